@@ -1,0 +1,185 @@
+"""A job: which model to train, under which parallel plan, and how. The one input of the engine.
+
+A job is data. The command line, Python keywords, a TOML file and a web form all make the same `Job`,
+because all of them go through `Job.from_options`, whose names are the field names below.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+import tomli_w
+
+Schedule = Literal["naive", "gpipe", "1f1b", "interleaved"]
+Axis = Literal["dp", "tp", "pp"]
+
+SCHEDULES: tuple[Schedule, ...] = ("naive", "gpipe", "1f1b", "interleaved")
+
+
+class JobRefused(ValueError):
+    """The job cannot be run. The message is one sentence: the knob, the rule, the nearest valid settings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A GPT: pre-norm blocks, causal attention, GELU, learned positions."""
+
+    layers: int = 4
+    """Number of transformer blocks."""
+    hidden: int = 64
+    """Width of the residual stream, h."""
+    heads: int = 4
+    """Attention heads; each is hidden / heads wide."""
+    seq: int = 64
+    """Tokens per sequence, s."""
+    vocab: int = 256
+    """Vocabulary size. Text is read as bytes, so at least 256."""
+    tied: bool = False
+    """Use the token embedding as the output matrix too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How the model is spread over dp × tp × pp ranks."""
+
+    dp: int = 1
+    """Data-parallel degree: replicas, each with its own part of the batch."""
+    tp: int = 1
+    """Tensor-parallel degree: ranks that split every matrix of a layer."""
+    pp: int = 1
+    """Pipeline-parallel degree: ranks that hold different layers."""
+    zero: int = 0
+    """ZeRO stage: 0 replicates, 1 shards the optimizer, 2 also gradients, 3 also parameters."""
+    schedule: Schedule = "1f1b"
+    """Order in which a pipeline runs its micro-batches."""
+    microbatches: int = 4
+    """Micro-batches per step, on each data-parallel rank."""
+    chunks: int = 1
+    """Model chunks (virtual stages) per pipeline rank; more than 1 only for the interleaved schedule."""
+    sequence_parallel: bool = False
+    """Split norms and residuals along the sequence inside the tensor group."""
+    overlap: bool = True
+    """Issue communication early and compute meanwhile; off: wait for each where it is issued."""
+    prefetch: int = 1
+    """ZeRO-3: how many units ahead of their use parameters are gathered."""
+    keep_gathered: bool = False
+    """ZeRO-3: gather parameters once a step and keep them, instead of before every use."""
+    bucket_kb: int = 25_600
+    """ZeRO-0/1: gradients are reduced in buckets of about this many KiB, last layers first."""
+    order: str = "tp-dp-pp"
+    """Rank order, fastest-varying axis first."""
+    partition: tuple[int, ...] | None = None
+    """Blocks in each stage, first to last; default: balanced by cost, embedding and head included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What is trained on, for how long, and how the optimizer moves."""
+
+    steps: int = 3
+    """Optimizer steps."""
+    batch: int = 16
+    """Global batch: sequences per step over all data-parallel ranks and micro-batches."""
+    lr: float = 1e-3
+    """Adam's learning rate."""
+    clip: float = 1.0
+    """Clip the global gradient norm to this; 0 never clips."""
+    seed: int = 0
+    """Seed of the initial weights and of the order of the data."""
+    text: str | None = None
+    """A text file to train on, read as bytes; default: the documentation that ships with Python."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Model, plan and training: everything that decides what a run computes."""
+
+    model: Model = field(default_factory=Model)
+    plan: Plan = field(default_factory=Plan)
+    training: Training = field(default_factory=Training)
+
+    @property
+    def world_size(self) -> int:
+        return self.plan.dp * self.plan.tp * self.plan.pp
+
+    @property
+    def microbatch_size(self) -> int:
+        """Sequences in one micro-batch on one data-parallel rank, b."""
+        return self.training.batch // (self.plan.dp * self.plan.microbatches)
+
+    @property
+    def effective_zero(self) -> int:
+        """With one data-parallel rank there is nobody to shard with, so every ZeRO stage is stage 0."""
+        return self.plan.zero if self.plan.dp > 1 else 0
+
+    @property
+    def scatters_sequence(self) -> bool:
+        return self.plan.sequence_parallel and self.plan.tp > 1
+
+    def one_process(self) -> Job:
+        """The same model, data and optimizer on a single process: what every run is compared with."""
+        plan = Plan(microbatches=self.plan.dp * self.plan.microbatches)
+        return dataclasses.replace(self, plan=plan)
+
+    def options(self) -> dict[str, Any]:
+        """The job as one flat mapping, the inverse of `from_options`."""
+        return {name: value for part in _PARTS for name, value in vars(getattr(self, part)).items()}
+
+    @classmethod
+    def from_options(cls, base: Job | None = None, **options: Any) -> Job:
+        """Builds a job from flat names (`dp=2, layers=8`), starting from `base`.
+
+        Raises `JobRefused` for an unknown name or a value of the wrong type. The rules between knobs are
+        `engine.rules.check`.
+        """
+        home = {f.name: part for part, kind in _PARTS.items() for f in fields(kind)}
+        changes: dict[str, dict[str, Any]] = {part: vars(getattr(base or cls(), part)) for part in _PARTS}
+        for name, value in options.items():
+            if name not in home:
+                near = difflib.get_close_matches(name, home, n=1)
+                hint = f": did you mean {near[0]}?" if near else f": the options are {', '.join(home)}."
+                raise JobRefused(f"there is no option called {name!r}{hint}")
+            changes[home[name]] = {**changes[home[name]], name: value}
+        return cls(**{part: _typed(kind, changes[part]) for part, kind in _PARTS.items()})
+
+    @classmethod
+    def from_toml(cls, path: Path, **overrides: Any) -> Job:
+        """Reads a job file: tables [model], [plan], [training]. Raises `JobRefused` with the reason."""
+        try:
+            tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise JobRefused(f"the job file {path} cannot be read: {error.strerror}.") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise JobRefused(f"the job file {path} is not TOML: {error}.") from error
+        options: dict[str, Any] = {}
+        for part, values in tables.items():
+            if part not in _PARTS or not isinstance(values, dict):
+                raise JobRefused(f"the job file {path} has {part!r}: its tables are [model], [plan], [training].")
+            for name in values:
+                if name not in {f.name for f in fields(_PARTS[part])}:
+                    raise JobRefused(f"the job file {path} has {name!r} in [{part}], where it does not belong.")
+            options |= values
+        return cls.from_options(**(options | overrides))
+
+    def to_toml(self) -> str:
+        tables = {part: {k: v for k, v in vars(getattr(self, part)).items() if v is not None} for part in _PARTS}
+        return tomli_w.dumps(tables)
+
+
+_PARTS: dict[str, type[Any]] = {"model": Model, "plan": Plan, "training": Training}
+
+
+def _typed(kind: type[Any], values: dict[str, Any]) -> Any:
+    """`values` as a `kind`, with numbers and booleans checked; says which field is wrong in plain words."""
+    try:
+        return pydantic.TypeAdapter(kind).validate_python(values)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        name, reason = first["loc"][0], first["msg"]
+        raise JobRefused(f"{name}={values[str(name)]!r}: {reason[0].lower()}{reason[1:]}.") from error

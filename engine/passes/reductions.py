@@ -1,0 +1,75 @@
+"""Gradient reductions: over the data axis, over the tensor axis for replicated parameters, and between tied ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engine.buckets import Bucket
+from engine.program import Action, Kind
+
+Needs = Callable[[str], Sequence[str]]
+
+
+def reduce_after_backward(
+    lane: Sequence[Action], buckets: Sequence[Bucket], needs: Needs, *, dp: int, zero: int, over_tensor: bool
+) -> list[Action]:
+    """Adds a REDUCE where a bucket's gradients are complete.
+
+    ZeRO-0 and 1 keep full gradients, so once a step: after the bucket's last backward. ZeRO-2 and 3 keep only shards, so
+    after each micro-batch. over_tensor: sequence parallelism gives each tensor rank a partial gradient of the
+    parameters it holds whole, which must be summed first (Korthikanti et al. 2022, section 4.2.2).
+    """
+    done_at = {i: [] for i in range(len(lane))}  # type: dict[int, list[Bucket]]
+    for bucket in buckets:
+        users = [
+            i for i, a in enumerate(lane) if a.kind is Kind.BACKWARD and set(needs(a.unit)) & set(bucket.units)
+        ]
+        for i in _last_of_each_microbatch(lane, users) if zero >= 2 else users[-1:]:
+            done_at[i].append(bucket)
+    out: list[Action] = []
+    for i, action in enumerate(lane):
+        out.append(action)
+        for bucket in done_at[i]:
+            out += _reductions(bucket, action, dp, zero, over_tensor)
+    return out
+
+
+def _last_of_each_microbatch(lane: Sequence[Action], users: Sequence[int]) -> list[int]:
+    return sorted({lane[i].microbatch: i for i in users}.values())
+
+
+def _reductions(bucket: Bucket, after: Action, dp: int, zero: int, over_tensor: bool) -> list[Action]:
+    k = after.microbatch if zero >= 2 else None
+    out: list[Action] = []
+    if over_tensor and bucket.has_replicated:
+        out.append(Action(Kind.REDUCE, bucket.name, k, axis="tp", op="all_reduce"))
+        if dp > 1:
+            out.append(Action(Kind.WAIT, bucket.name, axis="tp"))
+    if dp > 1:
+        out.append(Action(Kind.REDUCE, bucket.name, k, axis="dp", op="reduce_scatter" if zero else "all_reduce"))
+    return out
+
+
+def bound_in_flight(lane: Sequence[Action], most: int) -> list[Action]:
+    """At most `most` data-axis reductions outstanding: each holds a full gradient buffer that ZeRO-2/3 cannot afford."""
+    out: list[Action] = []
+    flying: list[str] = []
+    for action in lane:
+        out.append(action)
+        if action.kind is Kind.REDUCE and action.axis == "dp":
+            flying.append(action.unit)
+            if len(flying) > most:
+                out.append(Action(Kind.WAIT, flying.pop(0), axis="dp"))
+    return out
+
+
+def finish(buckets: Sequence[Bucket], *, dp: int, zero: int, tie: str | None) -> list[Action]:
+    """The end of a step: sum tied gradients, step, and gather what ZeRO-1 and 2 updated in shards."""
+    out: list[Action] = []
+    if tie:
+        out += [Action(Kind.WAIT, tie, axis="dp")] if dp > 1 else []
+        out.append(Action(Kind.REDUCE, tie, axis="tie", op="all_reduce"))
+    out.append(Action(Kind.STEP))
+    if zero in (1, 2):
+        out += [Action(Kind.GATHER, bucket.name, axis="dp", op="all_gather") for bucket in reversed(buckets)]
+    return out

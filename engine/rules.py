@@ -1,0 +1,160 @@
+"""The rules a job must obey, each answered in the user's words before any process starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.job import SCHEDULES, Job, JobRefused
+
+BYTE_VALUES = 256
+MAX_LOCAL_RANKS = 128
+
+
+def check(job: Job) -> None:
+    """Raises `JobRefused` with the first rule the job breaks; says nothing about this machine's size."""
+    for complaint in _complaints(job):
+        raise JobRefused(complaint)
+
+
+def check_here(job: Job, bytes_needed: int, bytes_available: int) -> None:
+    """Raises `JobRefused` if this machine cannot hold the processes or the memory of the job."""
+    if job.world_size > MAX_LOCAL_RANKS:
+        raise JobRefused(
+            f"dp × tp × pp = {job.world_size} processes are too many for one machine:"
+            f" use degrees whose product is at most {MAX_LOCAL_RANKS}."
+        )
+    if bytes_needed > bytes_available:
+        raise JobRefused(
+            f"this job needs about {bytes_needed / 1e9:.1f} GB and this machine has"
+            f" {bytes_available / 1e9:.1f} GB free: use fewer layers, a smaller hidden or vocab, or a smaller batch."
+        )
+
+
+def notes(job: Job) -> list[str]:
+    """Settings that are legal but change nothing in this job, so that nobody waits for their effect."""
+    plan, said = job.plan, []
+    if plan.sequence_parallel and plan.tp == 1:
+        said.append("sequence_parallel has no effect with tp=1.")
+    if plan.zero and plan.dp == 1:
+        said.append(f"zero={plan.zero} has no effect with dp=1: there is no other replica to shard with.")
+    if plan.keep_gathered and plan.zero != 3:
+        said.append(f"keep_gathered has no effect with zero={plan.zero}: it is a ZeRO-3 setting.")
+    if plan.schedule == "naive" and plan.pp == 1:
+        said.append("schedule=naive has no effect with pp=1: there is no pipeline.")
+    return said
+
+
+def _complaints(job: Job) -> Iterator[str]:
+    yield from _plain_numbers(job)
+    yield from _model_rules(job)
+    yield from _pipeline_rules(job)
+    yield from _data_rules(job)
+
+
+def _plain_numbers(job: Job) -> Iterator[str]:
+    options = job.options()
+    whole = ("layers", "hidden", "heads", "seq", "vocab", "dp", "tp", "pp", "microbatches", "chunks")
+    for name in (*whole, "bucket_kb", "steps", "batch"):
+        if options[name] < 1:
+            yield f"{name}={options[name]} is too small: use 1 or more."
+    if not 0 <= job.plan.zero <= 3:
+        yield f"zero={job.plan.zero} is not a ZeRO stage: use 0, 1, 2 or 3."
+    if job.plan.prefetch < 0:
+        yield f"prefetch={job.plan.prefetch} is negative: use 0 (gather when needed) or more."
+    if not (math.isfinite(job.training.lr) and job.training.lr > 0):
+        yield f"lr={job.training.lr} is not a positive number: use for example 0.001."
+    if not (math.isfinite(job.training.clip) and job.training.clip >= 0):
+        yield f"clip={job.training.clip} is not a size: use 0 (never clip) or a positive number."
+    if not 0 <= job.training.seed < 2**63:
+        yield f"seed={job.training.seed} is out of range: use 0 to {2**63 - 1}."
+    if sorted(job.plan.order.split("-")) != ["dp", "pp", "tp"]:
+        yield f"order={job.plan.order!r} does not name each axis once: use for example tp-dp-pp or dp-tp-pp."
+
+
+def _model_rules(job: Job) -> Iterator[str]:
+    model, plan = job.model, job.plan
+    if model.hidden % model.heads:
+        yield _divide("heads", model.heads, "hidden", model.hidden)
+    if model.heads % plan.tp:
+        yield _divide("tp", plan.tp, "heads", model.heads)
+    if job.scatters_sequence and model.seq % plan.tp:
+        yield f"sequence_parallel: {_divide('tp', plan.tp, 'seq', model.seq)}"
+    if model.vocab < BYTE_VALUES:
+        yield f"vocab={model.vocab} cannot hold the {BYTE_VALUES} byte values of the text: use {BYTE_VALUES} or more."
+
+
+def _pipeline_rules(job: Job) -> Iterator[str]:
+    model, plan = job.model, job.plan
+    stages = plan.pp * plan.chunks
+    if plan.schedule == "interleaved":
+        if plan.pp == 1:
+            yield "schedule=interleaved needs a pipeline and pp=1: use pp=2 or more, or schedule=1f1b."
+        if plan.chunks == 1:
+            yield "schedule=interleaved needs several model chunks on each rank and chunks=1: use chunks=2 or more."
+        if plan.microbatches % plan.pp:
+            near = _nearest_multiples(plan.microbatches, plan.pp)
+            yield f"schedule=interleaved: pp={plan.pp} does not divide microbatches={plan.microbatches}: use {near}."
+    elif plan.chunks > 1:
+        yield f"chunks={plan.chunks} needs schedule=interleaved; schedule={plan.schedule} has one chunk: use chunks=1."
+    if stages > model.layers:
+        yield (
+            f"pp={plan.pp} × chunks={plan.chunks} makes {stages} stages and layers={model.layers} cannot fill them:"
+            f" use layers={stages} or more, or pp × chunks of at most {model.layers}."
+        )
+    if plan.partition is not None:
+        if len(plan.partition) != stages:
+            yield f"partition={_csv(plan.partition)} has {len(plan.partition)} entries: use {stages}, one for each stage."
+        if min(plan.partition, default=0) < 1 or sum(plan.partition) != model.layers:
+            yield (
+                f"partition={_csv(plan.partition)} must share out layers={model.layers}, at least 1 to each stage:"
+                f" use for example {_csv(_even(model.layers, stages))}."
+            )
+
+
+def _data_rules(job: Job) -> Iterator[str]:
+    plan, batch = job.plan, job.training.batch
+    if batch % (plan.dp * plan.microbatches):
+        pieces = plan.dp * plan.microbatches
+        yield (
+            f"dp={plan.dp} × microbatches={plan.microbatches} = {pieces} does not divide batch={batch}:"
+            f" use batch={_nearest_multiples(batch, pieces)}."
+        )
+    text = job.training.text
+    if text is not None:
+        if not Path(text).is_file():
+            yield f"text={text!r} is not a file that exists: name a readable text file."
+        elif Path(text).stat().st_size < job.model.seq + 2:
+            yield f"text={text!r} is shorter than one sequence of seq={job.model.seq}: use a longer file or a smaller seq."
+
+
+def _divide(knob: str, value: int, whole: str, total: int) -> str:
+    return f"{knob}={value} does not divide {whole}={total}: use {_any_of(_divisors(total), value)}."
+
+
+def _divisors(total: int) -> list[int]:
+    low = [d for d in range(1, math.isqrt(total) + 1) if total % d == 0]
+    return sorted({*low, *(total // d for d in low)})
+
+
+def _any_of(valid: list[int], wanted: int, most: int = 5) -> str:
+    """The valid settings nearest to the wanted one, in words."""
+    near = sorted(sorted(valid, key=lambda v: abs(v - wanted))[:most])
+    return " or ".join(filter(None, [", ".join(map(str, near[:-1])), str(near[-1])]))
+
+
+def _nearest_multiples(value: int, of: int) -> str:
+    below, above = value // of * of, (value // of + 1) * of
+    return f"{below} or {above}" if below else f"{above}"
+
+
+def _even(layers: int, stages: int) -> tuple[int, ...]:
+    return tuple(layers // stages + (s < layers % stages) for s in range(stages))
+
+
+def _csv(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
+
+
+assert set(SCHEDULES) == {"naive", "gpipe", "1f1b", "interleaved"}
