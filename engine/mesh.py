@@ -13,6 +13,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.job import Job
+
 AXES = ("dp", "tp", "pp")
 
 
@@ -69,3 +71,8 @@ class Mesh:
     def group(self, axis: str, rank: int) -> list[int]:
         """The group along `axis` that holds `rank`."""
         return next(g for g in self.groups(axis) if rank in g)
+
+
+def mesh_of(job: Job) -> Mesh:
+    plan = job.plan
+    return Mesh(plan.dp, plan.tp, plan.pp, tuple(plan.order.split("-")))

@@ -1,0 +1,60 @@
+"""Counts the FLOPs and the bytes of the operators that really execute, by watching every dispatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+
+@dataclass(slots=True)
+class Cost:
+    """What a computation costs. touched_bytes: operands read plus results written, views excluded.
+
+    marks: FLOPs done when each child collective began.
+    """
+
+    flops: int = 0
+    touched_bytes: int = 0
+    marks: list[int] = field(default_factory=list)
+
+
+class _Counter(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cost = Cost()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        packet = func._overloadpacket
+        if packet in flop_registry:
+            self.cost.flops += int(flop_registry[packet](*args, **(kwargs or {}), out_val=out))
+        if func.namespace != "c10d" and not func.is_view:
+            self.cost.touched_bytes += sum(_nbytes(x) for x in (*args, out))
+        return out
+
+
+def _nbytes(value: Any) -> int:
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.element_size()
+    return sum(map(_nbytes, value)) if isinstance(value, (tuple, list)) else 0
+
+
+@contextmanager
+def counting() -> Iterator[Cost]:
+    """Counts what is executed inside, forward or backward, in this thread and in autograd's."""
+    counter = _Counter()
+    with counter:
+        yield counter.cost
+
+
+def warm_up() -> None:
+    """Makes torch load what its dispatch hooks need (1.6 s of imports), so that no rank pays for it in its first step."""
+    x = torch.ones(2, 2, requires_grad=True)
+    with counting():
+        torch.nn.functional.linear(x, x).sum().backward()

@@ -1,0 +1,35 @@
+"""Process groups: one for every axis of the mesh, made by the ranks that belong to it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import torch.distributed as dist
+
+from engine.comm import Group
+from engine.job import Job
+from engine.mesh import mesh_of
+from engine.units import shares_tokens
+
+TIMEOUT = timedelta(minutes=5)  # the supervisor notices trouble in seconds; this only ends what it cannot see
+NCCL_LANES = ("pp_act_down", "pp_act_up", "pp_grad_down", "pp_grad_up")
+
+
+def connect(job: Job, rank: int, backend: str, store: dist.Store | None) -> dict[str, Group]:
+    """Joins the world and returns this rank's group on each axis; with no `store`, by torchrun's environment."""
+    mesh = mesh_of(job)
+    if mesh.size > 1:
+        world = {"rank": rank, "world_size": mesh.size} if store is not None else {}
+        dist.init_process_group(backend, store=store, timeout=TIMEOUT, **world)
+    groups = {axis: _group(axis, mesh.group(axis, rank)) for axis in ("dp", "tp", "pp")}
+    if backend == "nccl" and mesh.pp > 1:
+        groups |= {lane: _group(lane, mesh.group("pp", rank)) for lane in NCCL_LANES}
+    if shares_tokens(job) and mesh.coordinate(rank).pp in (0, mesh.pp - 1):
+        pipeline = mesh.group("pp", rank)
+        groups["tie"] = _group("tie", [pipeline[0], pipeline[-1]])
+    return groups
+
+
+def _group(axis: str, ranks: list[int]) -> Group:
+    made = dist.new_group(ranks, timeout=TIMEOUT, use_local_synchronization=True, group_desc=axis) if len(ranks) > 1 else None
+    return Group(axis, tuple(ranks), made)

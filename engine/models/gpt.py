@@ -1,0 +1,83 @@
+"""A GPT, written once for every plan: pre-norm, causal attention, GELU, learned positions (Radford et al. 2019).
+
+Each unit is a function of its parameters and its input; which parts of them this rank holds is settled by the tensor
+axis. Shapes: s sequence, b micro-batch, h hidden, t tensor-parallel degree, a heads, d = h/a. With sequence
+parallelism, activations between blocks hold s/t tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.job import Model
+from engine.parallel.tensor import TensorAxis
+from engine.parallel.vocab import cross_entropy, embed
+from engine.units import TOKENS
+
+Params = Mapping[str, Tensor]
+
+
+class GPT:
+    """The forward of each unit of a GPT on one rank."""
+
+    def __init__(self, model: Model, axis: TensorAxis, loss_scale: float) -> None:
+        """loss_scale: 1 ÷ tokens in the global batch, so that losses and gradients of all ranks simply add up."""
+        self.model, self.axis, self.loss_scale = model, axis, loss_scale
+
+    def forward(self, unit: str, params: Params, x: Tensor | None, tokens: Tensor) -> Tensor:
+        """Runs one unit.
+
+        params: by full name. x: the previous unit's output [s or s/t, b, h], None for the embedding. tokens: the
+        micro-batch [b, s + 1]. Returns the unit's output, for the head the scaled loss.
+        """
+        if unit == "embedding":
+            return self.embedding(params, tokens[:, :-1].t())
+        assert x is not None
+        if unit == "head":
+            return self.head(params, x, tokens[:, 1:].t())
+        return self.block({name.removeprefix(unit + "."): p for name, p in params.items()}, x)
+
+    def embedding(self, params: Params, tokens: Tensor) -> Tensor:
+        table = params[f"{TOKENS if self.model.tied else 'embedding'}.weight"]
+        positions = self.axis.own_part(params["embedding.positions"])
+        return embed(tokens, table, self.axis) + positions[:, None]
+
+    def block(self, params: Params, x: Tensor) -> Tensor:
+        x = x + self.attention(params, _norm(x, params, "norm1"))
+        y = self.axis.column_linear(_norm(x, params, "norm2"), params["up.weight"], params["up.bias"])
+        return x + self.axis.row_linear(F.gelu(y), params["down.weight"], params["down.bias"])
+
+    def attention(self, params: Params, x: Tensor) -> Tensor:
+        """Causal self-attention over this rank's heads, in plain matrix products.
+
+        Spelled out so that it costs and saves the same on every device (fused kernels differ between them).
+        """
+        weight, bias = params["qkv.weight"].flatten(0, 2), params["qkv.bias"].flatten()
+        qkv = self.axis.column_linear(x, weight, bias)
+        s, b, _ = qkv.shape
+        d = self.model.hidden // self.model.heads
+        q, k, v = qkv.view(s, b, 3, -1, d).permute(2, 1, 3, 0, 4).flatten(1, 2)  # each [b·a/t, s, d]
+        scores = torch.baddbmm(_causal_mask(s, qkv.device), q, k.transpose(1, 2), alpha=d**-0.5)
+        context = torch.bmm(scores.softmax(-1), v)  # [b·a/t, s, d]
+        merged = context.view(b, -1, s, d).permute(2, 0, 1, 3).reshape(s, b, -1)
+        return self.axis.row_linear(merged, params["out.weight"], params["out.bias"])
+
+    def head(self, params: Params, x: Tensor, targets: Tensor) -> Tensor:
+        weight = params[f"{TOKENS if self.model.tied else 'head'}.weight"]
+        logits = self.axis.column_linear(_norm(x, params, "head.norm"), weight, None)
+        return cross_entropy(logits, targets, self.axis, self.model.vocab) * self.loss_scale
+
+
+def _norm(x: Tensor, params: Params, name: str) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:], params[f"{name}.weight"], params[f"{name}.bias"])
+
+
+@lru_cache(maxsize=8)
+def _causal_mask(s: int, device: torch.device) -> Tensor:
+    """[s, s]: 0 where a token may look, −∞ where it may not."""
+    return torch.full((s, s), -torch.inf, device=device).triu(1)

@@ -1,0 +1,92 @@
+"""`python -m engine.nursery`: a process with torch loaded that forks runs in milliseconds.
+
+Importing torch takes seconds, a fork of a process that has it takes milliseconds. The client starts one nursery per
+session. `multiprocessing`'s fork server will not do: it imports the user's `__main__` anew, so that a script without a
+main guard would start itself again and again.
+
+The nursery stays single-threaded and never touches CUDA, since neither survives a fork. It forks a supervisor for each
+request, and goes on. Everything below it dies with it, and it goes when the client does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import importlib
+import os
+import resource
+import select
+import signal
+import socket
+import traceback
+
+from engine.supervisor import supervise
+
+PARENT_CHECK_MS = 500
+_MAX_FILES = 4096  # each rank of a full mesh holds a socket per peer and group; macOS starts with 256
+
+
+def prepare() -> None:
+    """Load what every member needs, and put the process in a state worth inheriting."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the client may have had some blocked
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to act on
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors leave no zombies
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+    import numpy  # noqa: F401
+    import torch
+    import torch.distributed
+
+    torch.set_num_threads(1)
+    try:
+        importlib.import_module("engine.worker")
+    except ModuleNotFoundError as missing:
+        if missing.name != "engine.worker":
+            traceback.print_exc()
+    except Exception:  # the members will meet it again, and report it
+        traceback.print_exc()
+    gc.collect()
+    gc.freeze()  # later collections in members do not touch, and so copy, the pages they share
+
+
+def serve(control: socket.socket, parent: int) -> None:
+    """Fork a supervisor for each socket that arrives on `control`, until the client's end of it closes."""
+    lifeline, life = os.pipe()  # only the nursery holds `life`, so its end tells every supervisor
+    waiter = select.poll()
+    waiter.register(control, select.POLLIN)
+    while True:
+        if not waiter.poll(PARENT_CHECK_MS):
+            if os.getppid() != parent:  # gone, though some child of its own still holds its end of the socket
+                return
+            continue
+        data, sockets, _, _ = socket.recv_fds(control, 1, 1)
+        if not data:
+            return
+        with contextlib.suppress(OSError):  # no more processes: the client sees its socket close
+            if os.fork() == 0:
+                control.close()
+                os.close(life)
+                supervise(socket.socket(fileno=sockets[0]), lifeline)
+        os.close(sockets[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--control", type=int, required=True, help="inherited socket on which requests arrive")
+    parser.add_argument("--parent", type=int, required=True, help="process id of the client")
+    options = parser.parse_args()
+    try:
+        prepare()
+        serve(socket.socket(fileno=options.control), options.parent)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)  # torch has nothing to tear down here
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The sharded layers and the collectives that their forward and backward need."""

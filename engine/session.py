@@ -1,0 +1,61 @@
+"""From a job to the processes that run it. Knows no torch, so that a client can prepare while torch is loading."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from engine.job import Job
+from engine.launch import Member
+from engine.mesh import mesh_of
+from engine.program import Program
+
+
+@dataclass(frozen=True)
+class Backend:
+    """How the ranks talk and where they compute; `reason` says why, for the learner."""
+
+    name: str
+    device: str
+    reason: str
+
+
+@lru_cache(maxsize=1)
+def visible_gpus() -> int:
+    """GPUs this machine offers, asked of the driver's own tool so that no CUDA context is made here."""
+    try:
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return sum(line.startswith("GPU ") for line in listing.stdout.splitlines())
+
+
+def choose_backend(world_size: int, gpus: int) -> Backend:
+    """NCCL when every rank has a GPU of its own, else gloo on the CPU."""
+    if gpus >= world_size:
+        return Backend("nccl", "cuda", f"each of the {world_size} ranks has a GPU of its own")
+    if gpus:
+        return Backend("gloo", "cpu", f"{world_size} ranks cannot share {gpus} GPUs under NCCL, so all compute on the CPU")
+    return Backend("gloo", "cpu", "this machine has no GPU")
+
+
+def members(job: Job, run_dir: Path, *, parity: bool, backend: Backend, program: Program | None = None) -> list[Member]:
+    """The processes of a run: a rank for each place of the mesh and, with parity, the one-process reference.
+
+    program: what the ranks execute instead of the job's compiled program; it must have been checked.
+    """
+    mesh = mesh_of(job)
+    common = {"job": job.options(), "run_dir": str(run_dir), "parity": parity, "backend": backend.name}
+    ranks = [
+        Member(
+            f"rank {rank} ({mesh.coordinate(rank)})",
+            "engine.worker:run_rank",
+            common | {"rank": rank, "program": program.text() if program else None,
+                      "device": f"cuda:{rank}" if backend.device == "cuda" else "cpu"},
+        )
+        for rank in range(mesh.size)
+    ]  # fmt: skip
+    reference = Member("reference", "engine.worker:run_reference", common | {"device": "cpu"})
+    return ranks + ([reference] if parity else [])

@@ -1,0 +1,23 @@
+"""How many bytes a collective moves per rank: by the algorithm (logical), and by the backend (wire)."""
+
+from __future__ import annotations
+
+
+def logical_bytes(op: str, n: int, nbytes: int) -> int:
+    """Bytes each of `n` ranks sends in the ring algorithm; `nbytes` is the size of the full tensor.
+
+    all_reduce 2(n−1)/n·S; reduce_scatter, all_gather and all_to_all (n−1)/n·S; a message S
+    (Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective Communication Operations in MPICH", section 4).
+    Rounded down where n does not divide the bytes.
+    """
+    if op == "message":
+        return nbytes
+    factor = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "all_to_all": 1}[op]
+    return factor * (n - 1) * nbytes // n
+
+
+def wire_bytes(op: str, n: int, nbytes: int, backend: str) -> int:
+    """Bytes the backend really sends: gloo carries out reduce-scatter as a whole all-reduce and keeps a slice."""
+    if backend == "gloo" and op == "reduce_scatter":
+        op = "all_reduce"
+    return logical_bytes(op, n, nbytes)

@@ -1,0 +1,228 @@
+"""Who is to blame: finding the root among many reports, and noticing that a run stands still.
+
+When one rank fails, every rank that talks to it fails a moment later with "Connection reset by peer". A learner must be
+told the first cause, not the loudest one.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from engine.status import Note, Phase, StatusBoard
+
+SHOWN_OTHERS, SHOWN_LINES = 4, 20  # in a failure's message
+SERVER = -1  # the nursery, in place of a member's index
+
+_PEER_GONE = re.compile(
+    r"connection (was )?(reset|closed|refused|aborted)|broken pipe|timed out|time-?out|peer closed|"
+    r"connectFullMesh failed",
+    re.IGNORECASE,
+)
+# What a dump of Python's stacks tells of us, and not of the target: our threads, and the frames below the target.
+_MACHINERY = re.compile(
+    r'^(Thread .*\n)?  File ".*engine/member\.py", line \d+ in _(run|heartbeat)\n(  File .*\n?)*|'
+    r"^Extension modules: .*\n?",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run failed: the root, and in `others` what came of it, one line per other member.
+
+    `cause` reads on from `member`: "was killed by signal SIGKILL", "raised ValueError: not a number".
+    """
+
+    member: str
+    action: str
+    cause: str
+    traceback: str
+    others: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """One paragraph for a learner, and the end of the traceback or of the member's last words."""
+        what, colon, detail = self.cause.partition(": ")
+        where = f" while in '{self.action}'" if self.action else ""
+        text = f"{self.member} {what}{where}{colon}{detail}"
+        text += "" if text.endswith((".", "!", "?")) else "."
+        if self.others:
+            more = f"; and {len(self.others) - SHOWN_OTHERS} more" if len(self.others) > SHOWN_OTHERS else ""
+            text += " Meanwhile: " + "; ".join(self.others[:SHOWN_OTHERS]) + more + "."
+        return "\n".join([text, *self.traceback.splitlines()[-SHOWN_LINES:]])
+
+
+class Grade(IntEnum):
+    """How likely a report is the root: the higher, the nearer."""
+
+    COMMUNICATION = 1
+    EXCEPTION = 2
+    DEATH = 3
+    SERVER = 4
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One report of something wrong. `cause` reads on from the member's name: "was killed by signal SIGKILL"."""
+
+    index: int
+    grade: Grade
+    cause: str
+    traceback: str = ""
+
+    @property
+    def short(self) -> str:
+        """The cause; what a member says of a lost peer is long, and always the same."""
+        return self.cause.partition(": ")[0] if self.grade is Grade.COMMUNICATION else self.cause
+
+
+def is_communication_error(error: BaseException) -> bool:
+    """Whether the error, or the one it was raised from, only says that a peer is gone or silent."""
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return True
+    if isinstance(error, RuntimeError) and _PEER_GONE.search(str(error)):
+        return True
+    return error.__cause__ is not None and is_communication_error(error.__cause__)
+
+
+def root_of(troubles: Sequence[Trouble]) -> Trouble:
+    """The likeliest root: the highest grade, and the earliest of those."""
+    return max(troubles, key=lambda trouble: trouble.grade)  # `max` keeps the first of equals
+
+
+def failure(troubles: Sequence[Trouble], names: Sequence[str], board: StatusBoard) -> Failure:
+    """The report to the client: the root, and what came of it elsewhere."""
+    root = root_of(troubles)
+    others = tuple(
+        f"{names[trouble.index]} {trouble.short}"
+        for trouble in troubles
+        if trouble.index not in (root.index, SERVER)
+    )
+    if root.index == SERVER:
+        return Failure("the fork server", "", root.cause, root.traceback, others)
+    return Failure(names[root.index], board.read(root.index).action, root.cause, root.traceback, others)
+
+
+def raised(index: int, headline: str, traceback: str, communication: bool) -> Trouble:
+    if communication:
+        return Trouble(index, Grade.COMMUNICATION, f"lost its connection to a peer: {headline}", traceback)
+    return Trouble(index, Grade.EXCEPTION, f"raised {headline}", traceback)
+
+
+def died(index: int, code: int, words: str) -> Trouble:
+    """A death, from its exit code (negative: a signal) and the member's last words.
+
+    gloo can also abort a process because its peer is gone; that is no root."""
+    words = readable(words)
+    if code >= 0:
+        cause = f"exited with status {code}" if code else "exited before its work was done, with status 0"
+        return Trouble(index, Grade.DEATH, cause, words)
+    grade, cause = Grade.DEATH, f"was killed by signal {signal_name(-code)}"
+    if -code == signal.SIGKILL:
+        cause += ": if nobody sent it, the system did because memory ran out"
+    elif -code == signal.SIGABRT and (what := re.search(r"what\(\):\s*(.+)", words)):
+        cause += f": {what[1]}"
+        grade = Grade.COMMUNICATION if _PEER_GONE.search(what[1]) else Grade.DEATH
+    return Trouble(index, grade, cause, words)
+
+
+def readable(words: str) -> str:
+    """A member's last words without our own machinery in the stacks it printed."""
+    return _MACHINERY.sub("", words + "\n").strip()
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return str(number)
+
+
+class HangWatch:
+    """Notices a run that stands still: no counter moves and hardly any CPU time is used, for `hang_seconds`.
+
+    CPU time keeps a slow or starved run from being called hung; time in which this process itself did not run (a
+    suspended laptop, an overloaded machine) is not counted at all. Someone who only spins is caught by `spin_seconds`.
+    """
+
+    TICK = 0.1
+    IDLE_CPU = 0.1  # seconds of CPU, all members together, that count as no work
+
+    def __init__(self, board: StatusBoard, hang_seconds: float, spin_seconds: float) -> None:
+        self._board, self._hang, self._spin = board, hang_seconds, spin_seconds
+        self._last = time.monotonic()
+        self._progress: dict[int, int] = {}
+        self._cpu = self._quiet = self._unmoved = 0.0
+
+    def stuck(self, pids: Mapping[int, int]) -> float | None:
+        """For how long the members `pids` (index: process id) have stood still, once it is too long."""
+        now = time.monotonic()
+        if now - self._last < self.TICK:
+            return None
+        elapsed, self._last = min(now - self._last, 2 * self.TICK), now
+        progress = {index: self._board.counter(index) for index in pids}
+        cpu = sum(self._cpu_seconds(index, pid) for index, pid in pids.items())
+        if progress != self._progress:
+            self._progress, self._cpu, self._quiet, self._unmoved = progress, cpu, 0.0, 0.0
+            return None
+        self._quiet += elapsed
+        self._unmoved += elapsed
+        if self._unmoved >= self._spin:
+            return self._unmoved
+        if cpu - self._cpu >= self.IDLE_CPU or (self._quiet >= self._hang and any(map(_wants_to_run, pids.values()))):
+            self._cpu, self._quiet = cpu, 0.0
+        return self._quiet if self._quiet >= self._hang else None
+
+    def _cpu_seconds(self, index: int, pid: int) -> float:
+        """CPU time used by a member. Linux tells it for any process, exactly; elsewhere the heartbeat must do."""
+        if sys.platform == "linux":
+            try:
+                return time.clock_gettime((~pid << 3) | 2)  # the kernel's name for the CPU clock of process `pid`
+            except OSError:  # it ended this very moment
+                pass
+        return self._board.read(index).cpu_seconds
+
+
+def _wants_to_run(pid: int) -> bool:
+    """Whether Linux has it running, waiting for a core, or waiting for a disk: slow, perhaps, but not hung."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("R", "D")
+
+
+def culprit(notes: Mapping[int, Note], stopped: Mapping[int, int]) -> int:
+    """Who keeps a stuck run: one that is stopped, else one that waits for nobody, else (a deadlock) the first."""
+    idle = [index for index, note in notes.items() if note.phase is not Phase.WAITING]
+    return next(iter([*stopped, *idle, *notes]))
+
+
+def stuck(
+    index: int,
+    seconds: float,
+    names: Sequence[str],
+    notes: Mapping[int, Note],
+    stopped: Mapping[int, int],
+    words: str,
+) -> Failure:
+    """The report on a run that stands still because of `index`: `notes` are those of all members still running."""
+    note = notes[index]
+    if index in stopped:
+        cause = f"was stopped by signal {signal_name(stopped[index])} and made no progress for {seconds:.1f} s"
+    elif note.phase is not Phase.WAITING:
+        cause = f"made no progress for {seconds:.1f} s and waited for nobody"
+    else:
+        cause = f"is in a deadlock: for {seconds:.1f} s, all members still running waited for one another"
+    others = tuple(
+        f"{names[other]} was {theirs.phase.name.lower()} in '{theirs.action}'"
+        for other, theirs in notes.items()
+        if other != index
+    )
+    return Failure(names[index], note.action, cause, readable(words), others)

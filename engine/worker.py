@@ -1,0 +1,120 @@
+"""What a rank's process does: connect, build, train, write, prove."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from engine.comm import Comm
+from engine.compile import compile_job
+from engine.data import microbatches
+from engine.groups import connect
+from engine.initial import Source, seeded
+from engine.job import Job
+from engine.member import MemberContext
+from engine.memory import Ledger
+from engine.mesh import mesh_of
+from engine.models.params import Param
+from engine.program import Action, Program
+from engine.recorder import Recorder
+from engine.recording import append_live, live_path
+from engine.runtime import Runtime
+
+
+REFERENCE_FILE = "reference.pt"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process runs. reason says why this backend was chosen."""
+
+    backend: str
+    device: str
+
+
+def run_rank(ctx: MemberContext) -> None:
+    """Entry of each rank of a job: ctx.payload holds rank, job options, run_dir, backend, device, parity, program."""
+    payload = ctx.payload
+    job, rank = Job.from_options(**payload["job"]), int(payload["rank"])
+    run_dir = Path(payload["run_dir"])
+    runtime = _build(job, rank, payload, dist.FileStore(ctx.rendezvous, job.world_size))
+    runtime.comm.on_wait, runtime.comm.on_resume = ctx.status.waiting, ctx.status.computing
+    ctx.emit({"event": "ready", "rank": rank, "at_ns": time.perf_counter_ns()})
+    program = Program.parse(payload["program"]) if payload.get("program") else compile_job(job)
+    texts = {action: str(action).encode() for lane in program.lanes for action in lane}
+
+    def entering(action: Action) -> None:
+        ctx.status.action(texts[action])
+
+    for step, start, end, result in _train(runtime, program, entering):
+        append_live(live_path(run_dir, rank), runtime.recorder.flush(step), runtime.ledger.flush(step))
+        ctx.emit({"event": "step", "rank": rank, "step": step, "loss": result.loss, "grad_norm": result.grad_norm,
+                  "start_ns": start, "end_ns": end})  # fmt: skip
+    rss = psutil.Process().memory_info().rss
+    ctx.status.action(b"comparing the weights with one process")
+    difference = _compare(runtime, run_dir) if payload["parity"] else (None, None)
+    ctx.emit({"event": "finished", "rank": rank, "param_max_abs_diff": difference[0],
+              "param_max_rel_diff": difference[1], "rss_bytes": rss})  # fmt: skip
+
+
+def run_reference(ctx: MemberContext) -> None:
+    """Entry of the process that trains the same job alone and leaves its weights for the ranks to compare with."""
+    job, run_dir = Job.from_options(**ctx.payload["job"]).one_process(), Path(ctx.payload["run_dir"])
+    runtime = _build(job, 0, ctx.payload | {"backend": "gloo"}, None)
+    losses, norms = [], []
+    for step, _, _, result in _train(runtime, compile_job(job), lambda a: ctx.status.action(b"one-process reference")):
+        runtime.recorder.flush(step), runtime.ledger.flush(step)
+        losses.append(result.loss)
+        norms.append(result.grad_norm)
+    weights = {name: p.detach().cpu() for b in runtime.buckets.values() for name, p in b.params.items()}
+    unfinished = run_dir / f"{REFERENCE_FILE}.part"
+    torch.save({name: w.clone() for name, w in weights.items()}, unfinished)
+    unfinished.rename(run_dir / REFERENCE_FILE)
+    ctx.emit({"event": "reference", "losses": losses, "grad_norms": norms})
+
+
+def _build(job: Job, rank: int, payload: dict[str, Any], store: dist.Store | None) -> Runtime:
+    torch.set_num_threads(1)
+    device = torch.device(payload["device"])
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    recorder, ledger = Recorder(rank), Ledger(rank)
+    comm = Comm(rank, payload["backend"], connect(job, rank, payload["backend"], store), recorder)
+    runtime = Runtime(job, mesh_of(job), rank, comm, device, ledger)
+    runtime.initialize(seeded(job.training.seed))
+    return runtime
+
+
+def _train(runtime: Runtime, program: Program, entering: Any) -> Any:
+    """Yields (step, start ns, end ns, result) of each step."""
+    job, lane = runtime.job, program.lanes[runtime.at.pp]
+    for step in range(job.training.steps):
+        data = torch.from_numpy(microbatches(job, step, runtime.at.dp))
+        tokens = [micro.clone().to(runtime.device) for micro in data]
+        start = time.perf_counter_ns()
+        result = runtime.run_step(lane, tokens, step, entering)
+        yield step, start, time.perf_counter_ns(), result
+
+
+def _compare(runtime: Runtime, run_dir: Path) -> tuple[float, float]:
+    """Largest (absolute, relative) difference between this rank's weights and the reference's."""
+    path = run_dir / REFERENCE_FILE
+    while not path.exists():
+        time.sleep(0.005)
+    weights: dict[str, Tensor] = torch.load(path, mmap=True)
+
+    def reference(param: Param) -> Tensor:
+        return weights[param.name]
+
+    source: Source = reference
+    worst = [bucket.largest_difference(source) for bucket in runtime.buckets.values()]
+    return max(w[0] for w in worst), max(w[1] for w in worst)
+
+
