@@ -142,7 +142,7 @@ class Job:
         changes: dict[str, dict[str, Any]] = {part: vars(getattr(base or cls(), part)) for part in _PARTS}
         for name, value in options.items():
             if name not in home:
-                near = difflib.get_close_matches(name, home, n=1)
+                near = difflib.get_close_matches(name, home, n=1, cutoff=0.5)
                 hint = f": did you mean {near[0]}?" if near else f": the options are {', '.join(home)}."
                 raise JobRefused(f"there is no option called {name!r}{hint}")
             changes[home[name]] = {**changes[home[name]], name: value}

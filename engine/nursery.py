@@ -43,7 +43,7 @@ def prepare() -> None:
 
     torch.set_num_threads(1)
     try:
-        importlib.import_module("engine.worker")
+        importlib.import_module("engine.worker").warm_up()
     except ModuleNotFoundError as missing:
         if missing.name != "engine.worker":
             traceback.print_exc()

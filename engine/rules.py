@@ -76,11 +76,13 @@ def _plain_numbers(job: Job) -> Iterator[str]:
 def _model_rules(job: Job) -> Iterator[str]:
     model, plan = job.model, job.plan
     if model.hidden % model.heads:
-        yield _divide("heads", model.heads, "hidden", model.hidden)
-    if model.heads % plan.tp:
-        yield _divide("tp", plan.tp, "heads", model.heads)
-    if job.scatters_sequence and model.seq % plan.tp:
-        yield f"sequence_parallel: {_divide('tp', plan.tp, 'seq', model.seq)}"
+        fitting = [d for d in _divisors(model.hidden) if d % plan.tp == 0] or _divisors(model.hidden)
+        yield f"heads={model.heads} does not divide hidden={model.hidden}: use {_any_of(fitting, model.heads)}."
+    common = math.gcd(model.heads, model.seq) if job.scatters_sequence else model.heads
+    for name, length in (("heads", model.heads), ("seq", model.seq)):
+        if common % plan.tp and length % plan.tp:
+            why = "sequence_parallel: " if name == "seq" else ""
+            yield f"{why}tp={plan.tp} does not divide {name}={length}: use {_any_of(_divisors(common), plan.tp)}."
     if model.vocab < BYTE_VALUES:
         yield f"vocab={model.vocab} cannot hold the {BYTE_VALUES} byte values of the text: use {BYTE_VALUES} or more."
 
@@ -127,10 +129,6 @@ def _data_rules(job: Job) -> Iterator[str]:
             yield f"text={text!r} is not a file that exists: name a readable text file."
         elif Path(text).stat().st_size < job.model.seq + 2:
             yield f"text={text!r} is shorter than one sequence of seq={job.model.seq}: use a longer file or a smaller seq."
-
-
-def _divide(knob: str, value: int, whole: str, total: int) -> str:
-    return f"{knob}={value} does not divide {whole}={total}: use {_any_of(_divisors(total), value)}."
 
 
 def _divisors(total: int) -> list[int]:

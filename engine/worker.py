@@ -14,6 +14,7 @@ from torch import Tensor
 
 from engine.comm import Comm
 from engine.compile import compile_job
+from engine.costs import warm_up
 from engine.data import microbatches
 from engine.groups import connect
 from engine.initial import Source, seeded
@@ -27,6 +28,8 @@ from engine.recorder import Recorder
 from engine.recording import append_live, live_path
 from engine.runtime import Runtime
 
+
+__all__ = ["run_rank", "run_reference", "warm_up"]
 
 REFERENCE_FILE = "reference.pt"
 

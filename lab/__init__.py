@@ -1,0 +1,74 @@
+"""Shardlab: run distributed training for real, prove it right, and see what happened.
+
+    import lab
+    run = lab.run(dp=2, tp=2, pp=2, zero=1)
+    run.timeline()
+
+Importing this is quick and loads neither torch nor plotly; both come when they are first needed, torch only
+ever in processes of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+# For learners `lab.runs` is a function. It is a module too, loaded first so that the function gets the name.
+from lab.runs import Run
+from lab.runs import load as _load
+from lab.runs import runs as _runs
+
+if TYPE_CHECKING:
+    import threading
+
+    from engine.job import Job
+    from engine.program import Program
+    from lab.execute import OnProgress
+
+__all__ = ["Run", "load", "run", "runs"]
+
+
+def run(
+    *,
+    job: Job | str | Path | None = None,
+    program: Program | None = None,
+    parity: bool = True,
+    on_progress: OnProgress | None = None,
+    cancel: threading.Event | None = None,
+    **options: Any,
+) -> Run:
+    """Trains a small GPT on real processes under any plan and returns what happened.
+
+    options: the names of `lab run --help` with underscores, such as `dp=2, tp=2, zero=1, layers=8`. job: a
+    `Job` or a TOML file to start from. program: one written by hand, instead of the compiled one. parity:
+    compare with one process. on_progress is called with a `lab.execute.Progress` as the run goes on; setting
+    `cancel` stops it.
+
+    Raises `JobRefused` with one sentence for a job that cannot run, `RunFailed` for a run that did not end
+    well.
+    """
+    from engine.launch import warm
+    from lab.execute import refuse, run_job
+
+    chosen = _job(job, options)
+    refuse(chosen)
+    warm()  # torch loads there while the rest loads here
+    return run_job(chosen, parity=parity, program=program, on_progress=on_progress, cancel=cancel)
+
+
+def _job(base: Job | str | Path | None, options: dict[str, Any]) -> Job:
+    from engine.job import Job
+
+    if isinstance(base, (str, Path)):
+        return Job.from_toml(Path(base), **options)
+    return Job.from_options(base, **options)
+
+
+def load(name: str | int = "latest") -> Run:
+    """A run from the store: its id, the beginning or end of one, `latest`, or -1 for the newest, -2…"""
+    return _load(name)
+
+
+def runs() -> list[Run]:
+    """All runs in the store, newest first. The store is the folder SHARDLAB_RUNS or `./runs`."""
+    return _runs()

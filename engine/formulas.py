@@ -1,0 +1,188 @@
+"""Closed forms: what a plan should hold and send, from the job's numbers alone.
+
+Nothing here looks at a program or a run, so that "measured beside predicted" compares two independent answers.
+n = s·b tokens of a micro-batch, t tensor degree, N data degree, m micro-batches; fp32 everywhere, 4 bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+from engine.buckets import FP32, lane_buckets
+from engine.job import Job
+from engine.models.params import padded_vocab, unit_params, unit_size
+from engine.traffic import logical_bytes
+from engine.units import TOKENS, lane_units, needs, shares_tokens, stages
+
+INT64 = 8
+
+
+def bubble_formula(job: Job) -> Fraction:
+    """Idle ÷ total with equal stages and free communication.
+
+    GPipe and 1F1B (p−1)/(m+p−1) (Huang et al. 2019, section 2.3; Narayanan et al. 2021, section 2.2.1), interleaved
+    (p−1)/(vm+p−1) (same, 2.2.2, as a fraction of the total), naive (p−1)/p: one stage works at a time.
+    """
+    p, m, v = job.plan.pp, job.plan.microbatches, job.plan.chunks
+    return Fraction(p - 1, p) if job.plan.schedule == "naive" else Fraction(p - 1, v * m + p - 1)
+
+
+def in_flight_formula(job: Job, lane: int) -> int:
+    """Micro-batch activations (of one chunk each) that pipeline rank `lane` holds at most.
+
+    naive 1; GPipe m; 1F1B min(m, p−r); interleaved min(vm, (v−1)p + 2(p−1−r) + 1).
+    """
+    p, m, v = job.plan.pp, job.plan.microbatches, job.plan.chunks
+    return {
+        "naive": 1,
+        "gpipe": m,
+        "1f1b": min(m, p - lane),
+        "interleaved": min(v * m, (v - 1) * p + 2 * (p - 1 - lane) + 1),
+    }[job.plan.schedule]
+
+
+def parameters(job: Job) -> int:
+    """Parameters of the whole model: 12 L h² (1 + 13/(12h) + (V+s)/(12 L h)) + 2h, and V·h more if not tied.
+
+    Narayanan et al. 2021, section 5.1, equation 2; the 2h are the final norm, which the paper leaves out.
+    """
+    h, layers, vocab, s = job.model.hidden, job.model.layers, job.model.vocab, job.model.seq
+    ends = vocab * h * (1 if job.model.tied else 2) + s * h + 2 * h
+    return layers * (12 * h * h + 13 * h) + ends
+
+
+def state_bytes(job: Job, lane: int) -> dict[str, int]:
+    """Bytes of params, grads and optimizer on each rank of a lane; padding of buckets included.
+
+    fp32 Adam per parameter: 16 (ZeRO-0), 8 + 8/N (1), 4 + 12/N (2), 16/N (3) (Rajbhandari et al. 2020, figure 1, with
+    K = 8 and 4-byte parameters and gradients).
+    """
+    zero = job.effective_zero
+    whole = sum(b.padded for b in lane_buckets(job, lane)) * FP32
+    shard = sum(b.shard for b in lane_buckets(job, lane)) * FP32
+    return {
+        "params": shard if zero == 3 else whole,
+        "grads": shard if zero >= 2 else whole,
+        "optimizer": 2 * (shard if zero else whole),
+    }
+
+
+def activation_bytes(job: Job, unit: str) -> int:
+    """Bytes a unit saves for the backward of one micro-batch.
+
+    Korthikanti et al. 2022, equations 1 to 4, in fp32 and without dropout masks: per block 16·n·h of norms' inputs and
+    outputs (÷ t only with sequence parallelism), 48·n·h/t inside attention and MLP, 4·a·s·n/t attention probabilities
+    (one copy: no dropout), and 16·n bytes of norm statistics.
+    """
+    model, t = job.model, job.plan.tp
+    n, h = model.seq * job.microbatch_size, model.hidden
+    spread = t if job.scatters_sequence else 1
+    norm = (2 * n * h + 2 * n) * FP32 // spread  # its input, its output, mean and 1/deviation
+    if unit == "embedding":
+        return n * (INT64 + 1) if t > 1 else 0  # looked-up ids, and which of them live elsewhere
+    if unit == "head":
+        return norm + n * padded_vocab(model, t) // t * FP32 + n * (INT64 + 1)
+    inside = 12 * n * h + model.heads * model.seq * n  # qkv 3, context 1, MLP 4 + 4; probabilities
+    return 2 * norm + inside // t * FP32
+
+
+def message_bytes(job: Job) -> int:
+    """One activation or gradient between stages: b·s·h, scattered under sequence parallelism."""
+    n = job.model.seq * job.microbatch_size
+    return n * job.model.hidden * FP32 // (job.plan.tp if job.scatters_sequence else 1)
+
+
+def predicted_communication(job: Job) -> dict[tuple[str, str], int]:
+    """Logical bytes per step of the rank at coordinate (0, 0, 0), by (axis, operation)."""
+    total: Counter[tuple[str, str]] = Counter()
+    for part in (_tensor, _norms, _data, _tie, _messages, _scalars):
+        total.update(part(job))
+    return {key: nbytes for key, nbytes in sorted(total.items()) if nbytes}
+
+
+def _tensor(job: Job) -> dict[tuple[str, str], int]:
+    """Inside layers: 4 all-reduces of [s, b, h] a block and micro-batch; with sequence parallelism 6 all-gathers (two of
+    them repeat the forward's for the weight gradient) and 4 reduce-scatters; three all-reduces of [s, b] for the loss.
+    """
+    t, m = job.plan.tp, job.plan.microbatches
+    if t == 1:
+        return {}
+    n = job.model.seq * job.microbatch_size
+    units = lane_units(job, 0)
+    blocks, head = sum(u.startswith("block") for u in units), int("head" in units)
+    size = n * job.model.hidden * FP32
+    loss = 3 * head * logical_bytes("all_reduce", t, n * FP32)
+    if not job.scatters_sequence:
+        return {("tp", "all_reduce"): m * ((4 * blocks + 1 + head) * logical_bytes("all_reduce", t, size) + loss)}
+    gathers, scatters = 6 * blocks + 1 + 2 * head, 4 * blocks + 1 + head
+    return {
+        ("tp", "all_gather"): m * gathers * logical_bytes("all_gather", t, size),
+        ("tp", "reduce_scatter"): m * scatters * logical_bytes("reduce_scatter", t, size),
+        ("tp", "all_reduce"): m * loss,
+    }
+
+
+def _norms(job: Job) -> dict[tuple[str, str], int]:
+    """Sequence parallelism sums the gradients of the parameters every tensor rank holds whole."""
+    if not job.scatters_sequence:
+        return {}
+    t, times = job.plan.tp, _reductions_per_step(job)
+    sizes = [
+        sum(p.local_size(t) for u in b.units for p in unit_params(job.model, t, u) if p.split is None)
+        for b in lane_buckets(job, 0)
+    ]
+    return {("tp", "all_reduce"): times * sum(logical_bytes("all_reduce", t, size * FP32) for size in sizes)}
+
+
+def _data(job: Job) -> dict[tuple[str, str], int]:
+    """Gradients and parameters over the data axis: 2(N−1)/N·Ψ for ZeRO-0, 1; more where ZeRO-2/3 repeat per micro-batch."""
+    n, zero = job.plan.dp, job.effective_zero
+    if n == 1:
+        return {}
+    buckets = lane_buckets(job, 0)
+    if zero == 0:
+        return {("dp", "all_reduce"): sum(logical_bytes("all_reduce", n, b.padded * FP32) for b in buckets)}
+    part = {b.name: logical_bytes("all_gather", n, b.padded * FP32) for b in buckets}
+    gathers = {name: _gathers_per_step(job, name) if zero == 3 else 1 for name in part}
+    return {
+        ("dp", "reduce_scatter"): sum(part.values()) * _reductions_per_step(job),
+        ("dp", "all_gather"): sum(part[name] * gathers[name] for name in part),
+    }
+
+
+def _reductions_per_step(job: Job) -> int:
+    return job.plan.microbatches if job.effective_zero >= 2 else 1
+
+
+def _gathers_per_step(job: Job, bucket: str) -> int:
+    """ZeRO-3: once before each forward and each backward that uses it, or once a step if kept."""
+    if job.plan.keep_gathered:
+        return 1
+    users = [u for u in lane_units(job, 0) if u != TOKENS and bucket in needs(job.model, u)]
+    return 2 * len(users) * job.plan.microbatches
+
+
+def _tie(job: Job) -> dict[tuple[str, str], int]:
+    if not shares_tokens(job):
+        return {}
+    size = unit_size(job.model, job.plan.tp, TOKENS)
+    shards = job.plan.dp if job.effective_zero else 1
+    return {("tie", "all_reduce"): logical_bytes("all_reduce", 2, -(-size // shards) * FP32)}
+
+
+def _messages(job: Job) -> dict[tuple[str, str], int]:
+    """b·s·h per boundary, micro-batch and direction, for the stages of pipeline rank 0."""
+    p, m = job.plan.pp, job.plan.microbatches
+    if p == 1:
+        return {}
+    mine, last = range(0, p * job.plan.chunks, p), len(stages(job)) - 1
+    onward, inward = sum(s < last for s in mine), sum(s > 0 for s in mine)
+    times = {"send_act": onward, "recv_grad": onward, "recv_act": inward, "send_grad": inward}
+    return {("pp", op): count * m * message_bytes(job) for op, count in times.items()}
+
+
+def _scalars(job: Job) -> dict[tuple[str, str], int]:
+    """Loss and squared gradient norm, two doubles, summed over one axis after the other."""
+    degrees = [d for d in (job.plan.tp, job.plan.pp, job.plan.dp) if d > 1]
+    return {("world", "all_reduce"): sum(logical_bytes("all_reduce", d, 16) for d in degrees)}

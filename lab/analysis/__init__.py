@@ -1,0 +1,27 @@
+"""What a recording says: bubble, idle time and its causes, overlap, memory, communication. Pure functions."""
+
+from lab.analysis.communication import communication, communication_matrix
+from lab.analysis.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_cause, idle_spans
+from lab.analysis.memory import memory_over_time, memory_peaks
+from lab.analysis.overlap import overlap
+from lab.analysis.table import NoStep, StepOps, recorded_steps, step_ops, step_window, typical_step
+
+__all__ = [
+    "CAUSES",
+    "Idle",
+    "NoStep",
+    "StepOps",
+    "bubble",
+    "bubble_formula",
+    "communication",
+    "communication_matrix",
+    "idle_by_cause",
+    "idle_spans",
+    "memory_over_time",
+    "memory_peaks",
+    "overlap",
+    "recorded_steps",
+    "step_ops",
+    "step_window",
+    "typical_step",
+]

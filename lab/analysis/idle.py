@@ -1,0 +1,171 @@
+"""Who stood idle, for how long, and what for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine import formulas
+from engine.job import Job
+from engine.recording import Recording
+from lab.analysis.intervals import Spans, length, spans, without
+from lab.analysis.table import Mask, Numbers, StepOps, step_ops, window_of
+
+CAUSES = ("dependency", "transfer", "straggler", "done", "host")
+"""What an idle rank waits for.
+
+dependency: a message whose sender has not sent it yet. transfer: a message under way, or a collective in which every
+member takes part already. straggler: a collective that some member has not joined yet. done: nothing, this rank has
+finished the step before the others. host: nothing, it is between two operations (Python, the recorder, the scheduler).
+"""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A stretch of idle time on one rank's compute stream. `why` says in words what it waits for."""
+
+    rank: int
+    start_ns: int
+    end_ns: int
+    cause: str
+    why: str
+
+
+def busy(ops: StepOps, rows: slice) -> Spans:
+    """When a rank's compute stream works: forward, backward and step, less the time blocked in waits."""
+    work, blocked = ops.is_compute[rows], standing(ops)[rows]
+    start, end = ops.start[rows], ops.end[rows]
+    return without(spans(start[work], end[work]), spans(start[blocked], end[blocked]))
+
+
+def standing(ops: StepOps) -> Mask:
+    """Rows in which a rank only waits: waits on the compute stream, and communication inside the optimizer step."""
+    return ops.is_wait & ops.on_compute | ops.in_step
+
+
+def bubble(recording: Recording, job: Job, step: int) -> float:
+    """Bubble fraction of a step: idle ÷ total, on the compute streams of all ranks from first start to last end.
+
+    Forward, backward and step are busy, collectives inside a layer included. Waits and gaps are idle, and so is the
+    communication inside the optimizer step, where ranks meet to add up the gradient norm.
+    """
+    ops = step_ops(recording, step)
+    start, end = window_of(ops)
+    total = (end - start) * job.world_size
+    return 1 - sum(length(busy(ops, rows)) for _, rows in ops.by_rank()) / total if total else 0.0
+
+
+def bubble_formula(job: Job) -> float:
+    """What the schedule's formula says for equal stages and free communication; idle ÷ total."""
+    return float(formulas.bubble_formula(job))
+
+
+def idle_by_cause(recording: Recording, step: int) -> dict[int, dict[str, float]]:
+    """Seconds each rank stood idle in a step, by cause (see `CAUSES`). Their sum is the idle time of `bubble`."""
+    ops = step_ops(recording, step)
+    seconds = {rank: dict.fromkeys(CAUSES, 0.0) for rank in ops.ranks}
+    for idle in idle_spans(ops):
+        seconds[idle.rank][idle.cause] += (idle.end_ns - idle.start_ns) / 1e9
+    return seconds
+
+
+def idle_spans(ops: StepOps) -> list[Idle]:
+    """Every stretch of idle time of a step, rank by rank in the order of time; none overlap."""
+    why = _Reasons(ops)
+    found: list[Idle] = []
+    for rank, rows in ops.by_rank():
+        blocked = np.flatnonzero(standing(ops)[rows]) + rows.start
+        waits = [idle for row in blocked if ops.end[row] > ops.start[row] for idle in why.of_wait(int(row))]
+        found += sorted([*waits, *_gaps(ops, rank, rows)], key=lambda idle: idle.start_ns)
+    return found
+
+
+def _gaps(ops: StepOps, rank: int, rows: slice) -> Iterator[Idle]:
+    """Time of the step's window in which the compute stream has no row at all."""
+    start, end = window_of(ops)
+    mine = ops.on_compute[rows]
+    occupied = spans(ops.start[rows][mine], ops.end[rows][mine])
+    for a, b in without(np.array([[start, end]], np.int64), occupied).tolist():
+        done = b == end
+        yield Idle(rank, a, b, "done" if done else "host", _NO_WORK if done else _HOST)
+
+
+_NO_WORK = "nothing left to do, other ranks are still in this step"
+_HOST = "between two operations: Python, or waiting for a processor core"
+
+
+class _Reasons:
+    """Finds what a wait waited for, by following its reference to the operation and that to the other ranks."""
+
+    def __init__(self, ops: StepOps) -> None:
+        self.ops = ops
+        self.awaited = np.where(ops.in_step, np.arange(len(ops.rank)), ops.find(ops.rank, ops.ref))
+        self.members = self._members()
+        self.computations = {rank: self._computations(rows) for rank, rows in ops.by_rank()}
+
+    def _computations(self, rows: slice) -> Numbers:
+        """A rank's computations by their end."""
+        found = np.flatnonzero(self.ops.is_compute[rows]) + rows.start
+        return found[np.argsort(self.ops.end[found], kind="stable")]
+
+    def _members(self) -> dict[int, list[int]]:
+        """Row of an awaited collective → the rows of all members, matched by their order within the group."""
+        o = self.ops
+        awaited = np.unique(self.awaited[self.awaited >= 0])
+        wanted = {(o.stream[i], o.kind[i]) for i in awaited if o.op[i] != "message"}
+        count: dict[tuple[object, ...], int] = defaultdict(int)
+        members: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for stream, kind in wanted:
+            for i in np.flatnonzero((o.stream == stream) & (o.kind == kind)):
+                group = (stream, kind, o.op[i], tuple(o.peers[i]))
+                count[(o.rank[i], *group)] += 1
+                members[(count[(o.rank[i], *group)], *group)].append(int(i))
+        return {row: rows for rows in members.values() for row in rows}
+
+    def of_wait(self, wait: int) -> Iterator[Idle]:
+        """A wait as one or two stretches: until the other side was ready, and from then on."""
+        o, row = self.ops, int(self.awaited[wait])
+        rank, start, end = int(o.rank[wait]), int(o.start[wait]), int(o.end[wait])
+        if row < 0:
+            yield Idle(rank, start, end, "transfer", f"in {o.name[wait] or 'communication'}")
+            return
+        cause, ready, before, after = self._message(row) if o.op[row] == "message" else self._collective(row)
+        edge = min(max(ready, start), end)
+        if edge > start:
+            yield Idle(rank, start, edge, cause, before)
+        if end > edge:
+            yield Idle(rank, edge, end, "transfer", after)
+
+    def _message(self, row: int) -> tuple[str, int, str, str]:
+        """(cause, when the sender sent, words for the time before, words for the time after)."""
+        o, peer = self.ops, self.ops.other_end(row)
+        kind = str(o.kind[row])
+        label = f"{'activations' if kind.endswith('act') else 'gradients'} of micro-batch {o.microbatch[row]}"
+        if kind.startswith("send"):
+            return "transfer", int(o.start[row]), "", f"until rank {peer} has received the {label}"
+        after = f"the {label} are on their way from rank {peer}"
+        if row not in o.sent_by:
+            return "dependency", int(o.end[row]), f"for rank {peer} to send the {label}", after
+        sent = int(o.start[o.sent_by[row]])
+        maker = self._last_computation(peer, sent)
+        return "dependency", sent, f"for {maker} on rank {peer}, which makes the {label}", after
+
+    def _last_computation(self, rank: int, time: int) -> str:
+        """The computation a rank ended last before `time`: what it had to do before it could send."""
+        rows = self.computations[rank]
+        at = int(np.searchsorted(self.ops.end[rows], time, side="right")) - 1
+        return str(self.ops.name[rows[at]]) if at >= 0 else "the beginning of the step"
+
+    def _collective(self, row: int) -> tuple[str, int, str, str]:
+        """(cause, when the last member joined, words for the time before, words for the time after)."""
+        o = self.ops
+        last = max(self.members.get(row, [row]), key=lambda i: int(o.start[i]))
+        what = f"{o.op[row]} over {_AXIS_NAMES.get(str(o.axis[row]), o.axis[row])}"
+        what += f" of {o.unit[row]}" if o.unit[row] else ""
+        return "straggler", int(o.start[last]), f"for rank {o.rank[last]} to join the {what}", f"the {what} is under way"
+
+
+_AXIS_NAMES = {"dp": "the data axis", "tp": "the tensor axis", "tie": "the tied ends", "world": "all ranks"}

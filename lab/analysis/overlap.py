@@ -1,0 +1,54 @@
+"""How much communication hides behind computation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.recording import Recording
+from lab.analysis.intervals import Spans, both, length, spans, without
+from lab.analysis.table import AXIS_ORDER, Mask, Numbers, StepOps, step_ops
+
+
+def overlap(recording: Recording, step: int) -> dict[str, float]:
+    """Axis → fraction of its communication time hidden = time(communicating and computing) ÷ time(communicating).
+
+    Intervals are merged per rank and both times summed over ranks, as Holistic Trace Analysis does. Communicating:
+    see `communicating`. Computing: forward, backward and step, less the collectives that block inside them and less
+    waits. Axes that never communicate are left out.
+    """
+    ops = step_ops(recording, step)
+    counted, start = communicating(ops)
+    hidden, total = dict.fromkeys(AXIS_ORDER, 0), dict.fromkeys(AXIS_ORDER, 0)
+    for _, rows in ops.by_rank():
+        computing = computing_spans(ops, rows)
+        for axis in AXIS_ORDER:
+            mine = counted[rows] & (ops.axis[rows] == axis)
+            talking = spans(start[rows][mine], ops.end[rows][mine])
+            hidden[axis] += length(both(talking, computing))
+            total[axis] += length(talking)
+    return {axis: hidden[axis] / total[axis] for axis in AXIS_ORDER if total[axis]}
+
+
+def communicating(ops: StepOps) -> tuple[Mask, Numbers]:
+    """(rows that count as communication time, when each starts); they end where the row ends.
+
+    A collective counts from its issue to its completion. A message counts at its receiver, from when it was both sent
+    and asked for until it was there; a message found waiting counts until it was picked up, for nobody saw it arrive.
+    """
+    counted = ~ops.on_compute & ~np.isin(ops.kind.astype(str), ("send_act", "send_grad"))
+    start = ops.start.copy()
+    for received, sent in ops.sent_by.items():
+        start[received] = min(max(start[received], ops.start[sent]), ops.end[received])
+    return counted, start
+
+
+def computing_spans(ops: StepOps, rows: slice) -> Spans:
+    """When a rank really computes: its actions, less what blocks inside them."""
+    work, blocked = ops.is_compute[rows], (ops.is_wait & ops.on_compute | blocking(ops))[rows]
+    start, end = ops.start[rows], ops.end[rows]
+    return without(spans(start[work], end[work]), spans(start[blocked], end[blocked]))
+
+
+def blocking(ops: StepOps) -> Mask:
+    """Communication inside a computation: the compute stream stands still meanwhile."""
+    return ~ops.on_compute & (ops.parent >= 0)

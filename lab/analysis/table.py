@@ -1,0 +1,219 @@
+"""One step of a recording as columns, and which step to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from engine.program import COMPUTE, RECEIVES, Kind
+from engine.recording import Recording
+
+Numbers = NDArray[np.int64]
+Words = NDArray[np.object_]
+Mask = NDArray[np.bool_]
+
+COMPUTE_KINDS = tuple(kind.value for kind in COMPUTE)
+_SENDER = {recv.value: (send.value, -1 if recv is Kind.RECV_ACT else 1) for recv, send in RECEIVES.items()}
+_MESSAGES = [*_SENDER, *(send for send, _ in _SENDER.values())]
+AXIS_ORDER = ("dp", "tp", "pp", "tie", "world")
+
+
+class NoStep(LookupError):
+    """The recording has no operation of the step asked for."""
+
+
+@dataclass(frozen=True)
+class StepOps:
+    """The rows of one step, sorted by rank and position in the rank's step. Times are ns on the recording's clock."""
+
+    table: pa.Table
+
+    def _ints(self, name: str) -> Numbers:
+        return self.table[name].to_numpy().astype(np.int64, copy=False)
+
+    def _words(self, name: str) -> Words:
+        return np.asarray(self.table[name].to_numpy(zero_copy_only=False), object)
+
+    @cached_property
+    def rank(self) -> Numbers:
+        return self._ints("rank")
+
+    @cached_property
+    def seq(self) -> Numbers:
+        return self._ints("seq")
+
+    @cached_property
+    def parent(self) -> Numbers:
+        return self._ints("parent")
+
+    @cached_property
+    def microbatch(self) -> Numbers:
+        return self._ints("microbatch")
+
+    @cached_property
+    def stage(self) -> Numbers:
+        return self._ints("stage")
+
+    @cached_property
+    def start(self) -> Numbers:
+        return self._ints("start_ns")
+
+    @cached_property
+    def end(self) -> Numbers:
+        return self._ints("end_ns")
+
+    @cached_property
+    def logical(self) -> Numbers:
+        return self._ints("logical_bytes")
+
+    @cached_property
+    def wire(self) -> Numbers:
+        return self._ints("wire_bytes")
+
+    @cached_property
+    def ref(self) -> Numbers:
+        return self._ints("ref")
+
+    @cached_property
+    def stream(self) -> Words:
+        return self._words("stream")
+
+    @cached_property
+    def kind(self) -> Words:
+        return self._words("kind")
+
+    @cached_property
+    def op(self) -> Words:
+        return self._words("op")
+
+    @cached_property
+    def name(self) -> Words:
+        return self._words("name")
+
+    @cached_property
+    def unit(self) -> Words:
+        return self._words("unit")
+
+    @cached_property
+    def peers(self) -> list[list[int]]:
+        peers: list[list[int]] = self.table["peers"].to_pylist()
+        return peers
+
+    @cached_property
+    def on_compute(self) -> Mask:
+        return np.asarray(self.stream == "compute", bool)
+
+    @cached_property
+    def is_wait(self) -> Mask:
+        return np.asarray(self.kind == "wait", bool)
+
+    @cached_property
+    def is_compute(self) -> Mask:
+        """Forward, backward, step and their kin, as against waits and communication."""
+        return np.isin(self.kind.astype(str), COMPUTE_KINDS) & self.on_compute
+
+    @cached_property
+    def axis(self) -> Words:
+        """The mesh axis each row communicates on, "" for the compute stream: "dp", "tp", "pp", "tie" or "world"."""
+        streams = np.where(np.isin(self.stream.astype(str), ("pp_act", "pp_grad")), "pp", self.stream)
+        return np.asarray(np.where(self.on_compute, "", streams), object)
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        return [int(r) for r in np.unique(self.rank)]
+
+    @cached_property
+    def _keys(self) -> Numbers:
+        return self.rank * self._stride + self.seq
+
+    @cached_property
+    def _stride(self) -> int:
+        return int(self.seq.max(initial=0)) + 1
+
+    def find(self, rank: Numbers, seq: Numbers) -> Numbers:
+        """Row of each (rank, seq), -1 where the step has none (rows are sorted by just these two)."""
+        wanted = rank * self._stride + seq
+        at = np.minimum(np.searchsorted(self._keys, wanted), max(len(self._keys) - 1, 0))
+        return np.where((seq >= 0) & (seq < self._stride) & (self._keys[at] == wanted), at, -1)
+
+    @cached_property
+    def in_step(self) -> Mask:
+        """Communication inside the optimizer step: the rank stands still for it, with nothing else to do."""
+        parent = self.find(self.rank, self.parent)
+        return ~self.on_compute & (parent >= 0) & np.asarray(self.kind[parent] == Kind.STEP.value, bool)
+
+    @cached_property
+    def sent_by(self) -> dict[int, int]:
+        """Row of each receive → row of the send at the other end; without those whose sender is not recorded."""
+        sends: dict[tuple[object, ...], int] = {}
+        receives: dict[int, tuple[object, ...]] = {}
+        for row in np.flatnonzero(np.isin(self.kind.astype(str), _MESSAGES)).tolist():
+            kind, rank, micro, stage = self.kind[row], int(self.rank[row]), int(self.microbatch[row]), self.stage[row]
+            if kind in _SENDER:
+                sender, shift = _SENDER[kind]
+                receives[row] = (self.other_end(row), sender, micro, int(stage) + shift)
+            else:
+                sends[rank, kind, micro, int(stage)] = row
+        return {row: sends[key] for row, key in receives.items() if key in sends}
+
+    def other_end(self, row: int) -> int:
+        """The other rank of a message."""
+        return next((p for p in self.peers[row] if p != self.rank[row]), -1)
+
+    def by_rank(self) -> Iterator[tuple[int, slice]]:
+        """(rank, its rows)."""
+        edges = [*np.searchsorted(self.rank, self.ranks).tolist(), len(self.rank)]
+        for rank, first, after in zip(self.ranks, edges, edges[1:], strict=False):
+            yield rank, slice(first, after)
+
+
+def step_ops(recording: Recording, step: int) -> StepOps:
+    """The rows of `step`. Raises `NoStep` if there are none."""
+    rows = recording.ops.filter(pc.equal(recording.ops["step"], step))
+    if not rows.num_rows:
+        raise NoStep(f"step {step} has no recorded operations: the recording has steps {recorded_steps(recording)}.")
+    return StepOps(rows.sort_by([("rank", "ascending"), ("seq", "ascending")]).combine_chunks())
+
+
+def recorded_steps(recording: Recording) -> list[int]:
+    """Every step with at least one operation."""
+    steps: list[int] = sorted(pc.unique(recording.ops["step"]).to_pylist())
+    return steps
+
+
+def step_window(recording: Recording, step: int) -> tuple[int, int]:
+    """(first start, last end) of `step` in ns, over the compute streams of all ranks, waits included."""
+    return window_of(step_ops(recording, step))
+
+
+def window_of(ops: StepOps) -> tuple[int, int]:
+    rows = ops.on_compute if ops.on_compute.any() else np.ones(len(ops.rank), bool)
+    return int(ops.start[rows].min()), int(ops.end[rows].max())
+
+
+def typical_step(recording: Recording) -> int | None:
+    """The step to show: of those all ranks completed, the first left out as warm-up, the one of median length.
+
+    With an even number the shorter of the two in the middle. A run cut short in its first step shows that; a run
+    without operations has none.
+    """
+    ops = recording.ops
+    if not ops.num_rows:
+        return None
+    stepped = ops.filter(pc.equal(ops["kind"], Kind.STEP.value))
+    ended = stepped.group_by("step").aggregate([("rank", "count_distinct")])
+    everyone = pc.count_distinct(ops["rank"]).as_py()
+    complete = [row["step"] for row in ended.to_pylist() if row["rank_count_distinct"] == everyone]
+    candidates = sorted(complete)[1:] or complete or recorded_steps(recording)[:1]
+    lengths = []
+    for step in candidates:
+        start, end = step_window(recording, step)
+        lengths.append((end - start, step))
+    return sorted(lengths)[(len(lengths) - 1) // 2][1]
+

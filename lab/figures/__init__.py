@@ -1,0 +1,98 @@
+"""The lab's figures. Built once, shown by notebooks, dashboard and report alike.
+
+The functions here take a run; each file holds the pure function behind one figure.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import plotly.graph_objects as go
+import plotly.io
+
+from engine.job import Job
+from engine.recording import Recording
+from lab import analysis
+from lab.figures.bubble import bubble_figure, time_shares
+from lab.figures.communication import communication_figure, matrix_figure
+from lab.figures.grid import Colour, grid_figure
+from lab.figures.memory import memory_figure, memory_over_time_figure
+from lab.figures.palette import CONFIG, Theme
+from lab.figures.timeline import timeline_figure
+
+__all__ = ["bubble", "communication", "communication_matrix", "grid", "memory", "memory_over_time", "timeline"]
+
+
+class HasRecording(Protocol):
+    """What a figure needs of a run."""
+
+    @property
+    def job(self) -> Job: ...
+    @property
+    def summary(self) -> dict[str, Any]: ...
+    @property
+    def recording(self) -> Recording: ...
+
+
+def _keep_figures_local() -> None:
+    """plotly.js offers to upload a figure to a cloud service unless told not to; told here for every renderer."""
+    for name in plotly.io.renderers:
+        renderer = plotly.io.renderers[name]
+        if hasattr(renderer, "config"):
+            renderer.config = {**(renderer.config or {}), **CONFIG}
+
+
+_keep_figures_local()
+
+
+def timeline(run: HasRecording, step: int | None = None, theme: Theme = "light") -> go.Figure:
+    """Ranks × time of one step."""
+    return timeline_figure(run.recording, run.job, step=step, theme=theme)
+
+
+def grid(run: HasRecording, colour: Colour = "memory", theme: Theme = "light") -> go.Figure:
+    """The data × tensor × pipeline grid, coloured by peak memory, idle share or pipeline rank."""
+    return grid_figure(run.job, grid_values(run, colour), colour=colour, theme=theme)
+
+
+def grid_values(run: HasRecording, colour: Colour) -> dict[int, float]:
+    """What colours each rank: peak bytes, or idle ÷ total in the typical step."""
+    if colour == "memory":
+        return {row["rank"]: row["total_peak"] for row in run.summary["memory"]["per_rank"]}
+    step = analysis.typical_step(run.recording)
+    if colour == "stage" or step is None:
+        return {}
+    shares = time_shares(run.recording, step)
+    return {rank: sum(row[c] for c in analysis.CAUSES) / sum(row.values()) for rank, row in shares.items()}
+
+
+def memory(run: HasRecording, theme: Theme = "light") -> go.Figure:
+    """Peak bytes of each rank by category, beside the predicted ones."""
+    found = run.summary["memory"]
+    return memory_figure(found["per_rank"], found["predicted_per_rank"], theme=theme)
+
+
+def memory_over_time(
+    run: HasRecording, rank: int = 0, step: int | None = None, theme: Theme = "light"
+) -> go.Figure:
+    """Bytes one rank holds over time, in one step or all of them."""
+    window = None if step is None else analysis.step_window(run.recording, step)
+    return memory_over_time_figure(run.recording, rank, window=window, theme=theme)
+
+
+def communication(run: HasRecording, theme: Theme = "light") -> go.Figure:
+    """Bytes by axis and operation, counted beside predicted."""
+    return communication_figure(run.summary["communication"], theme=theme)
+
+
+def communication_matrix(run: HasRecording, step: int | None = None, theme: Theme = "light") -> go.Figure:
+    """Bytes from each rank to each rank in one step."""
+    step = analysis.typical_step(run.recording) if step is None else step
+    size = run.job.world_size
+    sent = analysis.communication_matrix(run.recording, -1 if step is None else step, size)
+    return matrix_figure(sent, theme=theme)
+
+
+def bubble(run: HasRecording, step: int | None = None, theme: Theme = "light") -> go.Figure:
+    """Where each rank's time went."""
+    return bubble_figure(run.recording, run.job, step=step, theme=theme)

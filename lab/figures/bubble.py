@@ -1,0 +1,83 @@
+"""Where each rank's time went: computing, communicating, and each cause of standing idle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+
+from engine.job import Job
+from engine.recording import Recording
+from lab.analysis.idle import CAUSES, idle_by_cause
+from lab.analysis.overlap import blocking, computing_spans
+from lab.analysis.intervals import length, spans
+from lab.analysis.table import StepOps, step_ops, typical_step, window_of
+from lab.figures.palette import Theme, empty, figure, palette, percent, seconds
+
+NAMES = {
+    "computing": "computing",
+    "layer": "collectives inside layers",
+    "dependency": "idle: waits for another rank to compute",
+    "straggler": "idle: waits for a rank to join a collective",
+    "transfer": "idle: waits for bytes on their way",
+    "host": "idle: between operations (Python, or no free core)",
+    "done": "idle: nothing left to do",
+}
+
+
+def time_shares(recording: Recording, step: int) -> dict[int, dict[str, float]]:
+    """Seconds of each rank in a step: computing, in collectives inside layers, and idle by cause."""
+    ops = step_ops(recording, step)
+    idle = idle_by_cause(recording, step)
+    return {rank: {**_working(ops, rows), **idle[rank]} for rank, rows in ops.by_rank()}
+
+
+def _working(ops: StepOps, rows: slice) -> dict[str, float]:
+    inside = (blocking(ops) & ~ops.in_step)[rows]
+    layer = length(spans(ops.start[rows][inside], ops.end[rows][inside]))
+    return {"computing": length(computing_spans(ops, rows)) / 1e9, "layer": layer / 1e9}
+
+
+def bubble_figure(recording: Recording, job: Job, *, step: int | None = None, theme: Theme = "light") -> go.Figure:
+    """One bar a rank, as shares of the step's time."""
+    step = typical_step(recording) if step is None else step
+    if step is None:
+        return empty("Where the time went", "No step was completed.", theme)
+    shares = time_shares(recording, step)
+    start, end = window_of(step_ops(recording, step))
+    whole = (end - start) / 1e9 or 1.0
+    ranks = sorted(shares)
+    p = palette(theme)
+    styles = {
+        "computing": (p.blue, ""), "layer": (p.purple, ""), "dependency": (p.idle, "/"), "straggler": (p.orange, "\\"),
+        "transfer": (p.sky, "x"), "host": (p.brown, "."), "done": (p.idle, "-"),
+    }  # fmt: skip
+    traces = []
+    for name, label in NAMES.items():
+        values = [shares[rank][name] for rank in ranks]
+        if not any(values):
+            continue
+        colour, shape = styles[name]
+        pattern = {"shape": shape, "fgcolor": colour, "bgcolor": p.paper, "size": 7, "solidity": 0.35}
+        traces.append(
+            go.Bar(
+                orientation="h", y=ranks, x=[v / whole for v in values], name=label, textposition="none",
+                customdata=[seconds(v) for v in values], width=0.8,
+                hovertemplate=f"rank %{{y}}, {label}: %{{x:.1%}}, %{{customdata}}<extra></extra>",
+                marker={"color": colour, "line": {"color": colour, "width": 0.5}, "pattern": pattern},
+            )
+        )  # fmt: skip
+    fig = figure(shares_title(shares), theme, 150 + 26 * min(len(ranks), 40), traces, barmode="stack", legend_traceorder="normal")
+    fig.update_xaxes(tickformat=".0%", range=[0, 1], title_text=f"share of step {step} ({seconds(whole)})")
+    return fig.update_yaxes(title_text="rank", autorange="reversed", tickvals=ranks, showgrid=False)
+
+
+def shares_title(shares: Mapping[int, Mapping[str, float]]) -> str:
+    """Shares of all ranks' time together, and the main cause of idling."""
+    total = {name: sum(row[name] for row in shares.values()) for name in NAMES}
+    whole = sum(total.values()) or 1.0
+    cause = max(CAUSES, key=lambda c: total[c])
+    idle = sum(total[c] for c in CAUSES) / whole
+    layers = f"collectives inside layers {percent(total['layer'] / whole)}, " if total["layer"] else ""
+    main = f", of which {percent(total[cause] / whole)} {NAMES[cause].removeprefix('idle: ')}" if idle else ""
+    return f"Computing {percent(total['computing'] / whole)}, {layers}idle {percent(idle)}{main}"

@@ -1,0 +1,89 @@
+"""What was sent: bytes by axis and operation beside the prediction, and between which ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from lab.figures.palette import AXIS_NAMES, Theme, empty, figure, hatched, nbytes, palette
+
+_MOST_CELLS_WITH_TEXT = 12 * 12
+_WORDS = {
+    "send_act": "activations sent",
+    "recv_act": "activations received",
+    "send_grad": "gradients sent",
+    "recv_grad": "gradients received",
+}
+
+
+def operation_name(row: Mapping[str, Any]) -> str:
+    """ "tensor all-reduce", "pipeline activations sent"."""
+    return f"{AXIS_NAMES[row['axis']]} {_WORDS.get(row['op'], row['op'].replace('_', '-'))}"
+
+
+def communication_figure(rows: Sequence[Mapping[str, Any]], *, theme: Theme = "light") -> go.Figure:
+    """Bytes a rank moves in a step, by axis and operation; rows as in the summary's `communication`."""
+    if not rows:
+        return empty("Communication", "Nothing was sent: this plan has one rank, or no step was completed.", theme)
+    p = palette(theme)
+    names = [f"{operation_name(row)} ×{row['count']}" for row in rows]
+    plain = {"marker": {"color": p.blue}}
+    kinds: list[tuple[str, str, dict[str, Any]]] = [
+        ("counted, by the algorithm", "logical_bytes", plain),
+        ("predicted by the formula", "predicted_bytes", {"marker": hatched(p.orange, theme, "\\")}),
+        ("on the wire", "wire_bytes", {"marker": hatched(p.idle, theme)}),
+    ]
+    traces = []
+    for label, key, style in kinds:
+        values = [row.get(key) for row in rows]
+        if any(value is not None for value in values):
+            traces.append(_bars(label, names, values, style, p.ink))
+    fig = figure(communication_title(rows), theme, 110 + 74 * len(rows), traces, bargap=0.25)
+    fig.update_layout(legend_traceorder="normal", barmode="group")
+    fig.update_xaxes(title_text="bytes per step", rangemode="tozero", tickformat="~s", range=[0, 1.22 * _most(rows)])
+    return fig.update_yaxes(autorange="reversed", showgrid=False)
+
+
+def _bars(label: str, names: list[str], values: list[Any], style: dict[str, Any], ink: str) -> go.Bar:
+    words = ["not known" if v is None else nbytes(v) for v in values]
+    return go.Bar(
+        orientation="h", y=names, x=values, name=label, text=words, textposition="outside", cliponaxis=False,
+        textfont={"color": ink, "size": 11}, hovertemplate=f"%{{y}}<br>{label}: %{{text}}<extra></extra>", **style,
+    )  # fmt: skip
+
+
+def _most(rows: Sequence[Mapping[str, Any]]) -> float:
+    return max((row.get(k) or 0 for row in rows for k in ("logical_bytes", "wire_bytes", "predicted_bytes")), default=1)
+
+
+def communication_title(rows: Sequence[Mapping[str, Any]]) -> str:
+    most = max(rows, key=lambda row: row["logical_bytes"])
+    known = [row for row in rows if row.get("predicted_bytes") is not None]
+    right = sum(row["predicted_bytes"] == row["logical_bytes"] for row in known)
+    title = f"Most bytes: {operation_name(most)}, {nbytes(most['logical_bytes'])} per rank and step"
+    return f"{title}; {right} of {len(known)} predictions exact" if known else title
+
+
+def matrix_figure(matrix: NDArray[np.int64], *, theme: Theme = "light") -> go.Figure:
+    """Bytes from rank to rank in a step (see `analysis.communication_matrix`); blank where nothing was sent."""
+    if not matrix.any():
+        return empty("Who sends to whom", "Nothing was sent in this step.", theme)
+    source, target = np.unravel_index(int(matrix.argmax()), matrix.shape)
+    title = f"Busiest link: rank {source} to rank {target}, {nbytes(matrix.max())} per step"
+    ticks = list(range(0, len(matrix), max(1, len(matrix) // 16)))
+    words = [[nbytes(v) if v else "" for v in row] for row in matrix.tolist()]
+    heat = go.Heatmap(
+        z=np.where(matrix > 0, matrix, np.nan), colorscale="Cividis", zmin=0, text=words, xgap=1, ygap=1,
+        texttemplate="%{text}" if matrix.size <= _MOST_CELLS_WITH_TEXT else None, textfont={"size": 10},
+        hovertemplate="rank %{y} to rank %{x}: %{text}<extra></extra>", hoverongaps=False,
+        colorbar={"title": {"text": "bytes", "side": "right"}, "tickformat": "~s", "thickness": 12},
+    )  # fmt: skip
+    fig = figure(title, theme, 420, [heat])
+    fig.update_xaxes(title_text="to rank", tickvals=ticks, showgrid=False, side="top", constrain="domain")
+    return fig.update_yaxes(
+        title_text="from rank", tickvals=ticks, autorange="reversed", showgrid=False, scaleanchor="x", constrain="domain"
+    )

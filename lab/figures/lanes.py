@@ -1,0 +1,157 @@
+"""What a timeline draws: where each box goes and what it says, before any drawing is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.mesh import Mesh
+from lab.analysis.idle import idle_spans
+from lab.analysis.overlap import blocking, communicating
+from lab.analysis.table import Mask, Numbers, StepOps, window_of
+from lab.figures.palette import AXIS_NAMES, Palette, nbytes, seconds
+
+CATEGORIES = ("forward", "backward", "step", "tensor", "data", "pipeline", "idle")
+LABELS = {
+    "forward": "forward",
+    "backward": "backward",
+    "step": "optimizer step",
+    "tensor": "tensor collectives",
+    "data": "data collectives",
+    "pipeline": "pipeline messages",
+    "idle": "idle",
+}
+_CATEGORY_OF_KIND = {"forward": "forward", "recompute": "forward", "step": "step"}
+_CATEGORY_OF_AXIS = {"tp": "tensor", "dp": "data", "world": "data", "pp": "pipeline", "tie": "pipeline"}
+
+COMPUTE_HEIGHT, THIN_HEIGHT = 0.52, 0.14  # of the distance between two ranks
+
+
+@dataclass
+class Boxes:
+    """Boxes of one category, as columns. Times in ms since the step's start; y in ranks, counted downwards."""
+
+    start: list[float] = field(default_factory=list)
+    length: list[float] = field(default_factory=list)
+    y: list[float] = field(default_factory=list)
+    height: list[float] = field(default_factory=list)
+    hover: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """A step laid out: ranks from top to bottom, a thick compute lane each and a thin one for each busy axis."""
+
+    ops: StepOps
+    mesh: Mesh
+    origin: int
+    end: int
+    order: list[int]
+    axes: tuple[str, ...]
+
+    @property
+    def milliseconds(self) -> float:
+        return (self.end - self.origin) / 1e6
+
+    def row_of(self, ranks: Numbers) -> NDArray[np.int64]:
+        """Position from the top of each rank."""
+        place = np.zeros(max(self.order) + 1, np.int64)
+        place[self.order] = np.arange(len(self.order))
+        return place[ranks]
+
+    def thin_y(self, axis: str) -> float:
+        """Where the thin lane of an axis lies below its rank's compute lane."""
+        return COMPUTE_HEIGHT / 2 + THIN_HEIGHT * (self.axes.index(axis) + 0.6)
+
+
+def lay_out(ops: StepOps, mesh: Mesh) -> Lanes:
+    """Ranks come in pipeline order, so that a schedule reads as its staircase, whatever the rank order."""
+    origin, end = window_of(ops)
+    order = sorted(ops.ranks, key=lambda r: (mesh.coordinate(r).pp, mesh.coordinate(r).dp, mesh.coordinate(r).tp))
+    counted, _ = communicating(ops)
+    present = set(ops.axis[counted & ~blocking(ops)])
+    return Lanes(ops, mesh, origin, end, order, tuple(a for a in ("dp", "tp", "pp", "tie") if a in present))
+
+
+def categories(ops: StepOps) -> NDArray[np.object_]:
+    """The category of every row; "" for what is not drawn: waits (drawn as idle), and sends (drawn at the receiver)."""
+    names = np.full(len(ops.rank), "", object)
+    for i in np.flatnonzero(ops.is_compute):
+        names[i] = _CATEGORY_OF_KIND.get(str(ops.kind[i]), "backward")
+    counted, _ = communicating(ops)
+    for axis, category in _CATEGORY_OF_AXIS.items():
+        names[counted & (ops.axis == axis) & ~ops.in_step] = category
+    return names
+
+
+def boxes(lanes: Lanes, p: Palette) -> dict[str, Boxes]:
+    """Every box of the timeline, by category."""
+    ops, found = lanes.ops, {name: Boxes() for name in CATEGORIES}
+    names = categories(ops)
+    _, start = communicating(ops)
+    inside = blocking(ops)
+    rows = lanes.row_of(ops.rank)
+    for i in np.flatnonzero((names != "") & (ops.end > start)).tolist():
+        thin = not (ops.on_compute[i] or inside[i])
+        y = rows[i] + (lanes.thin_y(str(ops.axis[i])) if thin else 0.0)
+        height = THIN_HEIGHT * 0.8 if thin else COMPUTE_HEIGHT * (0.55 if inside[i] else 1)
+        _put(found[str(names[i])], lanes, int(start[i]), int(ops.end[i]), y, height, _words(lanes, i, int(start[i])))
+    for idle in idle_spans(ops):
+        y = float(lanes.row_of(np.array([idle.rank]))[0])
+        length = seconds((idle.end_ns - idle.start_ns) / 1e9)
+        waits = "" if idle.cause in ("done", "host") else "waits "
+        hover = f"<b>idle, rank {idle.rank}</b> for {length}<br>{waits}{idle.why}"
+        _put(found["idle"], lanes, idle.start_ns, idle.end_ns, y, COMPUTE_HEIGHT, hover)
+    return found
+
+
+def _put(box: Boxes, lanes: Lanes, start: int, end: int, y: float, height: float, hover: str) -> None:
+    box.start.append((start - lanes.origin) / 1e6)
+    box.length.append((end - start) / 1e6)
+    box.y.append(float(y))
+    box.height.append(height)
+    box.hover.append(hover)
+
+
+def _words(lanes: Lanes, i: int, start: int) -> str:
+    """What a box says when pointed at."""
+    ops = lanes.ops
+    begin, length = (start - lanes.origin) / 1e9, (int(ops.end[i]) - start) / 1e9
+    lines = [f"<b>{ops.name[i]}</b>, rank {ops.rank[i]}", f"{seconds(length)}, from {seconds(begin)} on"]
+    if not ops.on_compute[i]:
+        lines.append(f"{nbytes(int(ops.logical[i]))} by the algorithm, {nbytes(int(ops.wire[i]))} on the wire")
+        lines.append(f"{AXIS_NAMES.get(str(ops.axis[i]), '')} axis, ranks {', '.join(map(str, ops.peers[i][:8]))}")
+    return "<br>".join(lines)
+
+
+def labels(lanes: Lanes, pixels: float) -> Iterator[tuple[float, float, str, str]]:
+    """(ms, y, text, category): the micro-batch of each run of boxes of one stage, where it fits.
+
+    pixels: how long the whole step is drawn. A run with gaps in it is labelled in its longest box.
+    """
+    ops, names = lanes.ops, categories(lanes.ops)
+    for _, rows in ops.by_rank():
+        mine = np.flatnonzero(ops.is_compute[rows] & (ops.microbatch[rows] >= 0)) + rows.start
+        for run in _runs(ops, mine):
+            lengths = ops.end[run] - ops.start[run]
+            first, last = int(ops.start[run[0]]), int(ops.end[run[-1]])
+            if lengths.sum() < 0.9 * (last - first):
+                longest = run[lengths.argmax()]
+                first, last = int(ops.start[longest]), int(ops.end[longest])
+            text = str(ops.microbatch[run[0]])
+            if (last - first) / max(lanes.end - lanes.origin, 1) * pixels >= 7 * len(text) + 4:
+                y = float(lanes.row_of(ops.rank[run[:1]])[0])
+                yield ((first + last) / 2 - lanes.origin) / 1e6, y, text, str(names[run[0]])
+
+
+def _runs(ops: StepOps, mine: Numbers) -> list[Numbers]:
+    """Consecutive computations of one kind, stage and micro-batch."""
+    if not len(mine):
+        return []
+    same: Mask = np.ones(len(mine) - 1, bool)
+    for column in (ops.kind, ops.stage, ops.microbatch):
+        same &= np.asarray(column[mine][1:] == column[mine][:-1], bool)
+    return np.split(mine, np.flatnonzero(~same) + 1)

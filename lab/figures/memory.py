@@ -1,0 +1,143 @@
+"""Where the memory of each rank went: peaks by category beside the predicted ones, and over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from engine.recording import CATEGORIES, Recording
+from lab.analysis.memory import KEY, memory_over_time
+from lab.figures.palette import Palette, Theme, empty, figure, nbytes, palette
+
+_MEANING = {
+    "params": "parameters",
+    "grads": "gradients",
+    "optimizer": "optimizer state",
+    "activations": "activations",
+    "gathered": "gathered parameters",
+    "buffers": "buffers",
+}
+_MOST_POINTS = 4000
+
+
+def _colours(p: Palette) -> dict[str, str]:
+    return dict(zip(CATEGORIES, (p.blue, p.orange, p.green, p.purple, p.brown, p.sky), strict=True))
+
+
+def memory_figure(
+    measured: Sequence[Mapping[str, int]], predicted: Sequence[Mapping[str, int]] = (), *, theme: Theme = "light"
+) -> go.Figure:
+    """Bytes by category for every rank, the measured bar left of the predicted one (hatched).
+
+    Rows as in the summary's `memory`. Each part is the category's own peak; the diamond marks the highest total at any
+    one time, which is lower where the peaks do not coincide.
+    """
+    if not measured:
+        return empty("Memory", "No step was completed, so no memory was recorded.", theme)
+    p, traces = palette(theme), []
+    unit, scale = _unit(max(row["total_peak"] for row in measured))
+    sets = [("measured", measured, -0.21), ("predicted", predicted, 0.21)] if predicted else [("", measured, 0.0)]
+    for which, rows, shift in sets:
+        bottom = np.zeros(len(rows))
+        x = np.array([row["rank"] for row in rows]) + shift
+        for name in CATEGORIES:
+            values = np.array([row[KEY[name]] for row in rows], float)
+            if values.any():
+                traces.append(_bar(name, which, x, bottom, values, scale, p))
+            bottom += values
+        traces.append(_totals(which, x, [row["total_peak"] for row in rows], scale, p))
+    fig = figure(memory_title(measured, predicted), theme, 420, traces, barmode="overlay")
+    ranks = [row["rank"] for row in measured]
+    step = max(1, len(ranks) // 16)
+    fig.update_xaxes(title_text="rank", tickvals=ranks[::step], showgrid=False)
+    return fig.update_yaxes(title_text=unit, rangemode="tozero")
+
+
+def _bar(name: str, which: str, x, bottom, values, scale: float, p: Palette) -> go.Bar:  # type: ignore[no-untyped-def]
+    colour = _colours(p)[name]
+    predicted = which == "predicted"
+    pattern = {"shape": "/", "fgcolor": colour, "bgcolor": p.paper, "size": 5, "solidity": 0.5}
+    label = f"{_MEANING[name]}{f', {which}' if which else ''}"
+    return go.Bar(
+        x=x, y=values / scale, base=bottom / scale, width=0.4, name=_MEANING[name], legendgroup=name,
+        showlegend=not predicted, textposition="none", customdata=[nbytes(v) for v in values],
+        hovertemplate=f"{label}: %{{customdata}}<extra></extra>",
+        marker={"color": colour, "line": {"color": colour, "width": 1}, **({"pattern": pattern} if predicted else {})},
+    )  # fmt: skip
+
+
+def _totals(which: str, x, totals: Sequence[int], scale: float, p: Palette) -> go.Scatter:  # type: ignore[no-untyped-def]
+    return go.Scatter(
+        x=x, y=np.array(totals, float) / scale, mode="markers", name="highest total at one time", legendgroup="total",
+        showlegend=which != "predicted", customdata=[nbytes(v) for v in totals],
+        hovertemplate=f"highest total{f', {which}' if which else ''}: %{{customdata}}<extra></extra>",
+        marker={"symbol": "diamond", "size": 9, "color": p.ink, "line": {"color": p.paper, "width": 1.5}},
+    )  # fmt: skip
+
+
+def memory_title(measured: Sequence[Mapping[str, int]], predicted: Sequence[Mapping[str, int]]) -> str:
+    most = max(measured, key=lambda row: row["total_peak"])
+    title = f"Rank {most['rank']} peaks highest: {nbytes(most['total_peak'])} at one time"
+    guess = {row["rank"]: row["total_peak"] for row in predicted}.get(most["rank"])
+    return f"{title}; predicted {nbytes(guess)}" if guess else title
+
+
+def _unit(most: float) -> tuple[str, float]:
+    return next((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0)) if most >= s or s == 1)
+
+
+def memory_over_time_figure(
+    recording: Recording, rank: int, *, window: tuple[int, int] | None = None, theme: Theme = "light"
+) -> go.Figure:
+    """Bytes held by a rank over time, stacked by category, within `window` (ns) or from the first step on."""
+    time, held = memory_over_time(recording, rank)
+    if not len(time):
+        return empty("Memory over time", "No step was completed, so no memory was recorded.", theme)
+    start, end = window or _steps_window(recording, rank, time)
+    time, held = _cut(time, held, start, end)
+    p = palette(theme)
+    unit, scale = _unit(held.sum(axis=0).max())
+    traces = [
+        go.Scatter(
+            x=(time - start) / 1e6, y=held[i] / scale, name=_MEANING[name], stackgroup="all", mode="lines",
+            line={"shape": "hv", "width": 0.5, "color": _colours(p)[name]}, fillcolor=_colours(p)[name],
+            customdata=[nbytes(v) for v in held[i]], hovertemplate="%{customdata}",
+        )
+        for i, name in enumerate(CATEGORIES)
+        if held[i].any()
+    ]  # fmt: skip
+    total = held.sum(axis=0)
+    at = int(total.argmax())
+    title = f"Rank {rank} holds {nbytes(total[at])} at most, {(time[at] - start) / 1e6:.1f} ms in"
+    fig = figure(title, theme, 360, traces, hovermode="x unified")
+    fig.add_annotation(
+        x=(time[at] - start) / 1e6, y=total[at] / scale, text=f"peak {nbytes(total[at])}", ay=-24, ax=0,
+        arrowcolor=p.ink, font={"color": p.ink}, bgcolor=p.paper,
+    )  # fmt: skip
+    fig.update_xaxes(title_text="ms", range=[0, (end - start) / 1e6])
+    return fig.update_yaxes(title_text=unit, range=[0, total[at] / scale * 1.15])
+
+
+def _steps_window(recording: Recording, rank: int, time: np.ndarray) -> tuple[int, int]:  # type: ignore[type-arg]
+    """From the rank's first row of step 0 on; set-up before it takes far longer and shows nothing."""
+    table = recording.memory
+    mine = (table["rank"].to_numpy() == rank) & (table["step"].to_numpy() >= 0)
+    steps = table["time_ns"].to_numpy()[mine]
+    return (int(steps.min()) if len(steps) else int(time[0])), int(time[-1])
+
+
+def _cut(time, held, start: int, end: int):  # type: ignore[no-untyped-def]
+    """The rows within [start, end], with what was held at its start first; thinned out if too many to draw."""
+    first = max(int(np.searchsorted(time, start, side="right")) - 1, 0)
+    last = max(int(np.searchsorted(time, end, side="right")), first + 1)
+    time, held = time[first:last].copy(), held[:, first:last]
+    time[0] = max(time[0], start)
+    time, held = np.append(time, end), np.append(held, held[:, -1:], axis=1)
+    if len(time) <= _MOST_POINTS:
+        return time, held
+    # of each stretch keep the instant with most bytes, so that no peak is lost
+    edges = np.linspace(0, len(time), _MOST_POINTS + 1).astype(int)
+    kept = [a + int(held[:, a:b].sum(axis=0).argmax()) for a, b in zip(edges, edges[1:], strict=False)]
+    return time[kept], held[:, kept]

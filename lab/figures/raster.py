@@ -1,0 +1,59 @@
+"""The timeline when there are too many boxes to draw: each cell shows what a rank mostly did in that sliver of time."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from lab.analysis.intervals import covered, spans
+from lab.figures.lanes import CATEGORIES, LABELS, Lanes, categories
+from lab.figures.palette import Palette
+from lab.analysis.overlap import blocking
+
+CELLS = 1000
+
+
+def raster_traces(lanes: Lanes, p: Palette) -> list[go.Heatmap]:
+    """One heatmap a category, blank where another one dominates; nothing is left out by sampling."""
+    shares, edges = compute_shares(lanes)
+    dominant = shares.argmax(axis=0)
+    centres = (edges[:-1] + edges[1:]) / 2
+    traces = []
+    for i, name in enumerate(CATEGORIES):
+        share = np.where(dominant == i, shares[i], np.nan).astype(np.float32)
+        if np.isnan(share).all():
+            continue
+        colour = p.seven[i]
+        traces.append(
+            go.Heatmap(
+                z=share, x=centres.astype(np.float32), y=np.arange(len(lanes.order)), name=LABELS[name], ygap=2,
+                colorscale=[[0, colour], [1, colour]], zmin=0, zmax=1, showscale=False, showlegend=True,
+                hovertemplate=f"mostly {LABELS[name]}: %{{z:.0%}} of the sliver at %{{x:.2f}} ms<extra></extra>",
+            )
+        )  # fmt: skip
+    return traces
+
+
+def compute_shares(lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    """(fraction[category, rank, cell] of each cell's time on the compute stream, edges of the cells in ms).
+
+    A computation gives up the time of the collectives inside it; what no computation and no collective fills is idle.
+    """
+    ops, edges = lanes.ops, np.linspace(lanes.origin, lanes.end, CELLS + 1)
+    names, inside = categories(ops), blocking(ops)
+    on_stream = ops.on_compute | inside
+    found = np.zeros((len(CATEGORIES), len(lanes.order), CELLS))
+    from lab.analysis.idle import busy
+
+    place = {rank: row for row, rank in enumerate(lanes.order)}
+    cell = max((lanes.end - lanes.origin) / CELLS, 1)
+    for rank, rows in ops.by_rank():
+        for i, name in enumerate(CATEGORIES[:-1]):
+            mine = on_stream[rows] & (names[rows] == name)
+            found[i, place[rank]] = covered(spans(ops.start[rows][mine], ops.end[rows][mine]), edges) / cell
+        working = covered(busy(ops, rows), edges) / cell
+        nested = sum(found[CATEGORIES.index(n), place[rank]] for n in ("tensor", "data", "pipeline"))
+        computing = found[:3, place[rank]].sum(axis=0)
+        found[:3, place[rank]] *= np.maximum(working - nested, 0) / np.where(computing > 0, computing, 1)
+        found[-1, place[rank]] = 1 - working
+    return found, (edges - lanes.origin) / 1e6

@@ -1,0 +1,97 @@
+"""Ranks × time of one step: who computed, who sent, who stood idle and why."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from engine.job import Job
+from engine.mesh import mesh_of
+from engine.recording import Recording
+from lab.analysis.idle import bubble, bubble_formula
+from lab.analysis.table import step_ops, typical_step
+from lab.figures.lanes import CATEGORIES, LABELS, Boxes, Lanes, boxes, labels, lay_out
+from lab.figures.palette import AXIS_NAMES, Palette, Theme, empty, figure, hatched, palette, percent
+from lab.figures.raster import raster_traces
+
+MOST_BOXES = 4000
+"""Above this many boxes a browser gets slow to zoom, so the timeline is drawn as a raster instead."""
+_MOST_NAMED_LANES = 16
+_INK, _INK_ON_DARK = "#0B0D10", "#FFFFFF"
+_NARROWEST = 600  # pixels the time axis has at least; what fits there fits everywhere
+
+
+def timeline_figure(recording: Recording, job: Job, *, step: int | None = None, theme: Theme = "light") -> go.Figure:
+    """The timeline of a step, by default the typical one."""
+    step = typical_step(recording) if step is None else step
+    if step is None:
+        return empty("Timeline", "No step was completed, so there is nothing to draw.", theme)
+    lanes = lay_out(step_ops(recording, step), mesh_of(job))
+    drawn = len(lanes.ops.rank) <= MOST_BOXES
+    p = palette(theme)
+    traces = _bars(boxes(lanes, p), p, theme) + _texts(lanes, p) if drawn else raster_traces(lanes, p)
+    title = timeline_title(recording, job, step)
+    height = 90 + (74 if drawn else 26) * len(lanes.order)
+    fig = figure(title, theme, min(height, 1400), traces, barmode="overlay", hovermode="closest")
+    fig.update_xaxes(title_text=f"ms since the start of step {step}", range=[0, lanes.milliseconds], zeroline=False)
+    return fig.update_yaxes(**_rank_axis(lanes))
+
+
+def timeline_title(recording: Recording, job: Job, step: int) -> str:
+    """The point of the timeline in one line."""
+    found = f"Bubble {percent(bubble(recording, job, step))} = idle ÷ total on the compute streams of step {step}"
+    p, formula = job.plan.pp, bubble_formula(job)
+    return f"{found}; {job.plan.schedule} formula {percent(formula)}" if p > 1 else f"{found}; no pipeline"
+
+
+def _bars(found: dict[str, Boxes], p: Palette, theme: Theme) -> list[go.Bar]:
+    """One trace a category: the cost of drawing grows with the number of traces."""
+    colours = dict(zip(CATEGORIES, p.seven, strict=True))
+    traces = []
+    for name in CATEGORIES:  # idle last: it covers the part of a step in which the rank only waits
+        box = found[name]
+        if not box.start:
+            continue
+        plain = {"color": colours[name], "line": {"color": p.paper, "width": 0.6}}
+        traces.append(
+            go.Bar(
+                orientation="h", name=LABELS[name], base=box.start, x=box.length, y=box.y, width=box.height,
+                marker=hatched(colours[name], theme) if name == "idle" else plain,
+                customdata=box.hover, hovertemplate="%{customdata}<extra></extra>", textposition="none",
+            )
+        )  # fmt: skip
+    return traces
+
+
+def _texts(lanes: Lanes, p: Palette) -> list[go.Scatter]:
+    found = list(labels(lanes, _NARROWEST))
+    if not found:
+        return []
+    x, y, text, names = zip(*found, strict=True)
+    ink = {"size": 12, "color": [_INK_ON_DARK if p.forward_is_dark and n == "forward" else _INK for n in names]}
+    return [go.Scatter(x=x, y=y, text=text, mode="text", textfont=ink, hoverinfo="skip", showlegend=False)]
+
+
+def _rank_axis(lanes: Lanes) -> dict[str, object]:
+    """Names of the ranks and of the thin lanes below each."""
+    at = {r: lanes.mesh.coordinate(r) for r in lanes.order}
+    degrees = [axis for axis in ("dp", "tp", "pp") if lanes.mesh.degree(axis) > 1]
+    where = {r: " ".join(f"{axis}{getattr(at[r], axis)}" for axis in degrees) for r in lanes.order}
+    names = [f"rank {r}<br><span style='font-size:10px'>{where[r]}</span>" for r in lanes.order]
+    places = [float(row) for row in range(len(names))]
+    if len(lanes.order) > _MOST_NAMED_LANES:
+        names = [str(r) for r in lanes.order]
+    else:
+        for axis in lanes.axes:
+            names += [f"<span style='font-size:9px'>{AXIS_NAMES[axis]}</span>"] * len(lanes.order)
+            places += [row + lanes.thin_y(axis) for row in range(len(lanes.order))]
+    bottom = len(lanes.order) - 1 + (lanes.thin_y(lanes.axes[-1]) if lanes.axes else 0) + 0.3
+    return {
+        "tickvals": places, "ticktext": names, "range": [bottom, -0.45], "showgrid": False, "zeroline": False,
+    }  # fmt: skip
+
+
+def describe(lanes: Lanes) -> str:
+    """How to read the picture, for people who cannot see it or see it for the first time."""
+    thin = " and ".join(AXIS_NAMES[a] for a in lanes.axes)
+    below = f" Below it, thin lanes show communication that runs meanwhile ({thin} axis)." if thin else ""
+    return f"One thick lane a rank: what its compute stream did; hatched is idle.{below} Numbers are micro-batches."

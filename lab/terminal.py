@@ -1,0 +1,235 @@
+"""What a run looks like in a terminal: proof first, then where the time, the memory and the bytes went."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from engine.mesh import Mesh, mesh_of
+from engine.rules import notes
+from lab.runs import Run, RunCorrupt
+from lab.summary import GRAD_NORM_LIMIT, LOSS_LIMIT, PARAM_LIMIT
+from lab.terminal_tables import MAX_WIDTH, communication, memory, memory_unit, percent
+from lab.text_timeline import IDLE, LETTERS, MARK, STEP, STYLES, TextTimeline, text_timeline
+
+Row = dict[str, Any]
+
+_LEGEND = {
+    "forward": "forward, micro-batch 0", "backward": "backward", "backward_input": "backward, inputs",
+    "backward_weight": "backward, weights", "recompute": "recomputation", STEP: "optimizer step",
+    "communication": "communicating", IDLE: "idle",
+}  # fmt: skip
+
+
+def show(run: Run, console: Console) -> None:
+    """Prints the summary of a run, as much of it as there is."""
+    if console.width > MAX_WIDTH:
+        console.width = MAX_WIDTH
+    for part in _parts(run, console.width):
+        console.print(part, highlight=False)
+
+
+def _parts(run: Run, width: int) -> Iterator[RenderableType]:
+    yield _headline(run)
+    if run.status == "corrupt":
+        yield Text(f"  {run.message}")
+        return
+    yield Padding(_facts(run), (0, 0, 1, 2))
+    try:
+        summary = run.summary
+        if not summary["steps"]:
+            return
+        yield from _sections(run, summary, width)
+    except RunCorrupt as error:
+        yield Text(str(error), style="bold red")
+        return
+    yield Text(f"Pictures: lab report {run.id} -o report.html", style="dim")
+
+
+def _sections(run: Run, summary: Row, width: int) -> Iterator[RenderableType]:
+    yield from _section("Time", _timeline(run, width), bubble(summary, run), _shared_cores(run))
+    yield from _section(f"Memory of each rank, {memory_unit(summary)[0]}", memory(summary, width))
+    yield from _section("Sent by one rank in one step", communication(summary))
+
+
+def _section(title: str, *content: RenderableType | None) -> Iterator[RenderableType]:
+    yield Text(title, style="bold")
+    yield Padding(Group(*(part for part in content if part is not None)), (0, 0, 1, 2))
+
+
+# -- the run in words ----------------------------------------------------------------------------------------
+
+
+def _headline(run: Run) -> RenderableType:
+    if run.status != "finished":
+        return Text(f"✘ {run.status}: {run.id}", style="bold red")
+    return parity(run.summary)
+
+
+def parity(summary: Row) -> RenderableType:
+    """The proof in one line, and what it rests on below."""
+    found = summary["parity"]
+    if found["passed"] is None:
+        return Text("– not compared with one process", style="bold")
+    line = Text("✔ equal to one process: ", style="bold green")
+    if not found["passed"]:
+        line = Text("✘ differs from one process: ", style="bold red")
+    differences = (
+        f"Δ loss {_tiny(found['loss_max_abs_diff'])}, grad norm {_tiny(found['grad_norm_max_rel_diff'])},"
+        f" weights {_tiny(found['param_max_abs_diff'])}"
+    )
+    definition = (
+        "Δ: largest difference over all steps or weights, of the gradient norm relative; allowed, all relative:"
+        f" {_power(LOSS_LIMIT)}, {_power(GRAD_NORM_LIMIT)}, {_power(PARAM_LIMIT)}"
+    )
+    return Group(
+        line + Text(differences, style="not bold default"),
+        Padding(Text(definition, style="dim"), (0, 0, 1, 2)),
+    )
+
+
+def _tiny(value: float | None) -> str:
+    if value is None:
+        return "not a number"
+    return "0" if value == 0 else f"{value:.1e}"
+
+
+def _power(value: float) -> str:
+    return f"{value:.0e}".replace("e-0", "e-")
+
+
+def _facts(run: Run) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _fact_rows(run):
+        table.add_row(name, value)
+    return table
+
+
+def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
+    info, job = run.info, run.job
+    yield "run", run.id
+    if run.status != "finished" and run.message:
+        yield "why", run.message
+    plan = job.plan
+    parts = [f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline", f"ZeRO-{plan.zero}", plan.schedule]
+    chunks = f" in {plan.chunks} chunks" if plan.chunks > 1 else ""
+    yield (
+        "plan",
+        f"{_count(job.world_size, 'process')} = {', '.join(parts)}{chunks}, {plan.microbatches} micro-batches",
+    )
+    model = job.model
+    widths = f"hidden {model.hidden}, {model.heads} heads, seq {model.seq}, vocab {model.vocab}"
+    yield (
+        "model",
+        f"{model.layers} layers, {widths}",
+    )
+    if info.backend:
+        yield (
+            "backend",
+            f"{info.backend} on {info.device}" + (f": {info.backend_reason}" if info.backend_reason else ""),
+        )
+    steps = run.summary["steps"]
+    if steps:
+        yield "training", _progress_words(steps, run.summary)
+    for note in notes(job):
+        yield "note", note
+
+
+def _progress_words(steps: list[Row], summary: Row) -> str:
+    first, last = steps[0], steps[-1]
+    rates = sorted(step["tokens_per_second"] or 0 for step in steps)
+    words = f"loss {_loss(first)} → {_loss(last)}" if len(steps) > 1 else f"loss {_loss(first)}"
+    words += f" in {_count(len(steps), 'step')}, {rates[len(rates) // 2]:,.0f} tokens/s"
+    if summary["time_to_ranks_ready_s"] is not None:
+        words += f"; processes ready in {summary['time_to_ranks_ready_s']:.1f} s"
+    return words + (f", all in {summary['wall_s']:.1f} s" if summary["wall_s"] is not None else "")
+
+
+def _loss(step: Row) -> str:
+    return "not a number" if step["loss"] is None else f"{step['loss']:.4f}"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}{'es' if what.endswith('s') else 's'}"
+
+
+# -- time ----------------------------------------------------------------------------------------------------
+
+
+def _timeline(run: Run, width: int) -> RenderableType:
+    from lab import analysis
+
+    step = analysis.typical_step(run.recording)
+    if step is None:
+        return Text("no operation was recorded")
+    mesh = mesh_of(run.job)
+    gutter = 2 + len("rank  d t p ") + len(" 100%")
+    picture = text_timeline(run.recording, mesh, step, max(20, width - gutter))
+    heading = f"step {step}, {picture.seconds * 1000:.0f} ms wide; d t p: data, tensor, pipeline coordinate"
+    return Group(Text(heading, style="dim"), draw(picture, mesh), legend(picture, width - 2))
+
+
+def draw(picture: TextTimeline, mesh: Mesh) -> Text:
+    """Rank, coordinate (d data, t tensor, p pipeline), the step, and the share of it spent working."""
+    text = Text(no_wrap=True, overflow="crop")
+    cells = len(picture.lines[0].text) if picture.lines else 0
+    text.append(f"rank  d t p {'':{cells}} busy", style="dim")
+    for line in picture.lines:
+        at = mesh.coordinate(line.rank)
+        text.append(f"\n{line.rank:>4}  {at.dp} {at.tp} {at.pp} ")
+        for piece in line.pieces:
+            text.append(piece.text, style=STYLES[piece.what])
+        text.append(f" {line.busy:>4.0%}")
+    if picture.left_out:
+        text.append(f"\n      and {picture.left_out} more ranks that do the same work as these", style="dim")
+    return text
+
+
+def legend(picture: TextTimeline, width: int) -> Text:
+    """What the signs mean, in lines that break between entries only."""
+    text, used = Text(), 0
+    for kind in picture.kinds():
+        sign = {"forward": "F0f", "backward": "B0b"}.get(kind) or MARK.get(kind) or LETTERS[kind]
+        length = len(sign) + 1 + len(_LEGEND[kind]) + 2
+        if used and used + length > width:
+            text.append("\n")
+            used = 0
+        used += length
+        text.append(sign, style=STYLES[kind]).append(f" {_LEGEND[kind]}  ", style="dim")
+    return text
+
+
+def bubble(summary: Row, run: Run) -> Text:
+    """The three bubbles side by side, each with what it is."""
+    found, plan = summary["bubble"], run.job.plan
+    formula, values = {
+        "naive": ("(p−1)/p", f"p={plan.pp}"),
+        "interleaved": ("(p−1)/(vm+p−1)", f"p={plan.pp}, m={plan.microbatches}, v={plan.chunks}"),
+    }.get(plan.schedule, ("(p−1)/(m+p−1)", f"p={plan.pp}, m={plan.microbatches}"))
+    text = Text("\nbubble  ", style="bold")
+    text.append(
+        f"{percent(found['measured'])} measured   {percent(found['replayed'])} replayed   ", style="not bold"
+    )
+    known = found["formula"] is not None
+    text.append(f"{percent(found['formula'])} by formula" if known else "no formula known", style="not bold")
+    definition = (
+        "\nidle ÷ total over all ranks; replayed: this very program with 1 for a block's forward, 2 for its"
+        f" backward and 0 for all else; formula: {formula}, {values}"
+    )
+    return text.append(definition, style="not bold dim")
+
+
+def _shared_cores(run: Run) -> Text | None:
+    cores = int(run.info.environment.get("cpu_count", os.cpu_count() or 1))
+    if run.job.world_size <= cores:
+        return None
+    words = f"{run.job.world_size} processes share {cores} cores: part of the measured idle time is waiting for one"
+    return Text(words, style="dim")

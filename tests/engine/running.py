@@ -1,0 +1,69 @@
+"""Runs a job on real processes and hands back what the tests look at."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from engine.checks import check_program
+from engine.compile import compile_job
+from engine.job import Job
+from engine.launch import launch
+from engine.program import Program
+from engine.recording import read_live
+from engine.rules import check
+from engine.session import choose_backend, members
+
+RELATIVE = 1e-5  # fp32 parity, DESIGN: losses and weights
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Losses and norms by step, the reference's, the worst weight difference, and the recorded rows."""
+
+    job: Job
+    losses: list[float]
+    norms: list[float]
+    reference_losses: list[float]
+    reference_norms: list[float]
+    weights_relative: float
+    rss: dict[int, int]
+    ops: pa.Table
+    memory: pa.Table
+
+    def assert_parity(self) -> None:
+        for mine, alone in zip(self.losses, self.reference_losses, strict=True):
+            assert abs(mine - alone) <= RELATIVE * abs(alone), (self.job, self.losses, self.reference_losses)
+        for mine, alone in zip(self.norms, self.reference_norms, strict=True):
+            assert abs(mine - alone) <= RELATIVE * 10 * abs(alone), (self.job, self.norms, self.reference_norms)
+        assert self.weights_relative <= RELATIVE, (self.job, self.weights_relative)
+
+
+def train(*, parity: bool = True, program: Program | None = None, **options: Any) -> Trained:
+    """Runs the job given by `options` to its end."""
+    job = Job.from_options(**options)
+    check(job)
+    check_program(program or compile_job(job), job)
+    events: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = Path(folder)
+        (run_dir / "live").mkdir()
+        launch(
+            members(job, run_dir, parity=parity, backend=choose_backend(job.world_size, 0), program=program),
+            log_path=run_dir / "log.txt",
+            run_json=None,
+            on_event=lambda _, event: events[event["event"]].append(event),
+        )
+        ops, memory = read_live(run_dir)
+    steps = sorted((e for e in events["step"] if e["rank"] == 0), key=lambda e: e["step"])
+    alone = events["reference"][0] if parity else {"losses": [], "grad_norms": []}
+    return Trained(
+        job, [e["loss"] for e in steps], [e["grad_norm"] for e in steps], alone["losses"], alone["grad_norms"],
+        max((e["param_max_rel_diff"] or 0.0 for e in events["finished"]), default=0.0),
+        {e["rank"]: e["rss_bytes"] for e in events["finished"]}, ops, memory,
+    )  # fmt: skip

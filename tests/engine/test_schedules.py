@@ -1,0 +1,94 @@
+"""The executed program against the textbooks: bubbles and in-flight activations, exactly."""
+
+from fractions import Fraction
+
+import pytest
+
+from engine.checks import check_program
+from engine.compile import compile_job
+from engine.dryrun import dry_run, in_flight
+from engine.job import Job, Schedule
+from engine.program import Kind
+
+GRID = [
+    (schedule, p, m, v)
+    for p in (1, 2, 3, 4, 6, 8)
+    for m in (1, 2, 3, 4, 7, 8, 16, 24)
+    for schedule, chunks in (("naive", (1,)), ("gpipe", (1,)), ("1f1b", (1,)), ("interleaved", (2, 3, 4)))
+    for v in chunks
+    if schedule != "interleaved" or (p > 1 and m % p == 0)
+]
+
+
+def job_of(schedule: Schedule, p: int, m: int, v: int) -> Job:
+    """Equal stages of two blocks."""
+    stages = p * v
+    return Job.from_options(
+        pp=p, microbatches=m, schedule=schedule, chunks=v, layers=2 * stages, batch=m, partition=(2,) * stages
+    )
+
+
+@pytest.mark.parametrize(("schedule", "p", "m", "v"), GRID)
+def test_the_bubble_of_the_executed_program_is_the_published_formula(schedule: Schedule, p: int, m: int, v: int) -> None:
+    job = job_of(schedule, p, m, v)
+    program = compile_job(job)
+    check_program(program, job)
+    published = {
+        "naive": Fraction(p - 1, p),
+        "gpipe": Fraction(p - 1, m + p - 1),
+        "1f1b": Fraction(p - 1, m + p - 1),
+        "interleaved": Fraction(p - 1, v * m + p - 1),
+    }
+    assert dry_run(program).bubble() == published[schedule]
+
+
+@pytest.mark.parametrize(("schedule", "p", "m", "v"), GRID)
+def test_in_flight_activations_are_the_known_counts(schedule: Schedule, p: int, m: int, v: int) -> None:
+    known = {
+        "naive": [1] * p,
+        "gpipe": [m] * p,
+        "1f1b": [min(m, p - r) for r in range(p)],
+        "interleaved": [min(v * m, (v - 1) * p + 2 * (p - 1 - r) + 1) for r in range(p)],
+    }
+    assert list(in_flight(compile_job(job_of(schedule, p, m, v)))) == known[schedule]
+
+
+def test_three_stages_four_microbatches_slot_by_slot() -> None:
+    # Drawn by hand: F takes one slot, B two.
+    spans = dry_run(compile_job(job_of("1f1b", 3, 4, 1))).spans
+    stage_work = {z: [] for z in range(3)}  # type: dict[int, list[str]]
+    for s in spans:
+        if s.action.kind in (Kind.FORWARD, Kind.BACKWARD) and s.action.unit == f"block{2 * s.lane}":
+            stage_work[s.lane].append(f"{s.action.kind.value[0].upper()}{s.action.microbatch}")
+    assert " ".join(stage_work[0]) == "F0 F1 F2 B0 F3 B1 B2 B3"
+    assert " ".join(stage_work[1]) == "F0 F1 B0 F2 B1 F3 B2 B3"
+    assert " ".join(stage_work[2]) == "F0 B0 F1 B1 F2 B2 F3 B3"
+
+
+def test_schedules_agree_with_torch_pipelining_on_the_order_of_each_rank() -> None:
+    schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
+    ours = compile_job(job_of("interleaved", 4, 8, 2)).lanes
+    theirs = schedules.ScheduleInterleaved1F1B
+
+    class Stage:
+        """What the schedule's constructor looks at."""
+
+        def __init__(self, index: int) -> None:
+            self.stage_index, self.num_stages, self.group_size, self.group_rank = index, 8, 4, 0
+            self.is_first = self.is_last = False
+            self.group, self.has_backward = None, True
+            self.stage_index_to_group_rank = {i: i % 4 for i in range(8)}
+
+    schedule = theirs([Stage(0), Stage(4)], 8, loss_fn=lambda a, b: a)
+    for z in range(4):
+        mine = [
+            (a.stage, a.kind.value[0].upper(), a.microbatch)
+            for a in ours[z]
+            if a.kind in (Kind.FORWARD, Kind.BACKWARD) and a.unit == f"block{2 * (a.stage or 0)}"
+        ]
+        torchs = [
+            (a.stage_index, a.computation_type.name[0] if "FORWARD" in a.computation_type.name else "B", a.microbatch_index)
+            for a in schedule.pipeline_order[z]
+            if a is not None
+        ]
+        assert mine == torchs

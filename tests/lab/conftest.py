@@ -1,0 +1,93 @@
+"""A pretended launch: no process, the events and rows of a synthetic recording, and any ending one asks for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.job import Job
+from engine.launch import Member
+from engine.recording import MemoryRow, Op, append_live, live_path
+from tests.lab.synthetic import LIFELIKE, synthetic
+
+OnEvent = Callable[[str, dict[str, Any]], None]
+
+
+class PretendedLaunch:
+    """Stands in for `engine.launch.launch`.
+
+    ending: raised after `until` steps. reference_off_by: what the one-process losses differ by, relative.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.warmed = 0
+        self.ending: BaseException | None = None
+        self.until = 99
+        self.reference_off_by = 0.0
+        self.weights_off_by = 0.0
+        self.before_step: Callable[[Path, int], None] = lambda folder, step: None
+
+    def warm(self) -> None:
+        self.warmed += 1
+
+    def __call__(
+        self,
+        members: Sequence[Member],
+        *,
+        log_path: Path,
+        run_json: Path | None,
+        on_event: OnEvent,
+        cancel: threading.Event | None = None,
+    ) -> None:
+        self.calls += 1
+        job, parity = Job.from_options(**members[0].payload["job"]), members[0].payload["parity"]
+        ranks, folder = range(job.world_size), log_path.parent
+        log_path.write_text("")
+        for rank in ranks:
+            on_event(f"rank {rank}", {"event": "ready", "rank": rank})
+        for step in range(job.training.steps):
+            if step >= self.until and self.ending is not None:
+                raise self.ending
+            self.before_step(folder, step)
+            self._step(job, folder, step, on_event)
+        if parity:
+            losses = [_loss(step) * (1 + self.reference_off_by) for step in range(job.training.steps)]
+            reference = {"event": "reference", "losses": losses, "grad_norms": [1.0] * len(losses)}
+            on_event("reference", reference)
+        off = self.weights_off_by if parity else None
+        for rank in ranks:
+            report = {"event": "finished", "rank": rank, "rss_bytes": 10**8}
+            on_event(f"rank {rank}", report | {"param_max_abs_diff": off, "param_max_rel_diff": off})
+
+    def _step(self, job: Job, folder: Path, step: int, on_event: OnEvent) -> None:
+        recording = synthetic(job, LIFELIKE, job.training.steps)
+        ops = [Op(**row) for row in recording.ops.to_pylist()]
+        memory = [MemoryRow(**row) for row in recording.memory.to_pylist()]
+        mine = [row for row in ops if row.step == step]
+        for rank in range(job.world_size):
+            held = [row for row in memory if row.rank == rank and row.step in (step, step - 1 if step == 0 else step)]
+            append_live(live_path(folder, rank), [row for row in mine if row.rank == rank], held)
+            start, end = min(row.start_ns for row in mine), max(row.end_ns for row in mine)
+            report = {"event": "step", "rank": rank, "step": step, "loss": _loss(step), "grad_norm": 1.0}
+            # each rank a little later than the one before
+            on_event(f"rank {rank}", report | {"start_ns": start + rank, "end_ns": end + rank})
+
+
+def _loss(step: int) -> float:
+    return 5.5 - 0.25 * step
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedLaunch:
+    """Replaces launching, and puts the store in a fresh folder."""
+    made = PretendedLaunch()
+    monkeypatch.setattr("engine.launch.launch", made)
+    monkeypatch.setattr("engine.launch.warm", made.warm)
+    monkeypatch.setenv("SHARDLAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.chdir(tmp_path)
+    return made

@@ -1,0 +1,280 @@
+"""Recordings made without processes, from the compiled program at made-up costs, so that every answer is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engine.compile import compile_job
+from engine.dryrun import dry_run, unit_cost
+from engine.job import Job
+from engine.mesh import mesh_of
+from engine.program import COMPUTE, RECEIVES, SENDS, Action, Kind
+from engine.recording import (
+    MEMORY_SCHEMA,
+    METRICS_SCHEMA,
+    OPS_SCHEMA,
+    MemoryRow,
+    MetricRow,
+    Op,
+    Recording,
+    table,
+)
+
+MESSAGE_BYTES = 1000
+BUCKET_BYTES = 8000
+
+
+def op(**values: Any) -> Op:
+    """A row with everything that is not given left empty."""
+    blank = Op(0, 0, 0, -1, "compute", "wait", "", "", -1, -1, "", "", (), 0, 0, 0, 0, 0, 0, 0, 0, -1)
+    return blank._replace(**values)
+
+
+def recording_of(
+    ops: Iterable[Op] = (), memory: Iterable[MemoryRow] = (), metrics: Iterable[MetricRow] = ()
+) -> Recording:
+    return Recording(
+        table(list(ops), OPS_SCHEMA), table(list(memory), MEMORY_SCHEMA), table(list(metrics), METRICS_SCHEMA)
+    )
+
+
+@dataclass(frozen=True)
+class Costs:
+    """ns. unit: of one unit of `cost`. layer: of a collective inside a block's forward or backward, two each; it is part
+    of the action's own time. collective, world: of an asynchronous one, and of the one inside the step."""
+
+    cost: Callable[[Action], int] = unit_cost
+    unit: int = 1_000_000
+    layer: int = 0
+    collective: int = 0
+    world: int = 0
+    step: int = 0
+
+
+def lifelike(action: Action) -> int:
+    """Costs as a real run has them: embedding and head take time too. In units of 0.1 ms."""
+    head_or_block = {"head": 4, "embedding": 1}.get(action.unit, 10 + len(action.unit) % 3)
+    return {Kind.FORWARD: head_or_block, Kind.BACKWARD: 2 * head_or_block}.get(action.kind, 0)
+
+
+LIFELIKE = Costs(lifelike, unit=100_000, layer=120_000, collective=1_500_000, world=400_000, step=900_000)
+
+
+@dataclass
+class _Rank:
+    """The rows of one rank in one step."""
+
+    step: int
+    rank: int
+    rows: list[Op] = field(default_factory=list)
+
+    def add(self, **values: Any) -> int:
+        self.rows.append(op(step=self.step, rank=self.rank, seq=len(self.rows), **values))
+        return len(self.rows) - 1
+
+    def end(self, seq: int, time: int) -> None:
+        self.rows[seq] = self.rows[seq]._replace(end_ns=time)
+
+
+class Synthesis:
+    """Plays one step of a job's program at `costs`, on every rank of the mesh."""
+
+    def __init__(self, job: Job, costs: Costs) -> None:
+        self.job, self.costs, self.mesh = job, costs, mesh_of(job)
+        self.spans = dry_run(compile_job(job), costs.cost).spans
+        self.sent = {
+            (s.action.kind, s.action.stage, s.action.microbatch): s.end for s in self.spans if s.action.kind in SENDS
+        }
+
+    def step(self, number: int, origin: int) -> tuple[list[Op], int]:
+        """(rows, when the step ended)."""
+        ranks = [self._until_step(number, rank, origin) for rank in range(self.mesh.size)]
+        meet = max(ready for _, ready, _ in ranks) + self.costs.world
+        rows: list[Op] = []
+        for made, ready, flying in ranks:
+            self._finish(made, ready, meet, flying)
+            rows += made.rows
+        return rows, max(row.end_ns for row in rows)
+
+    def _until_step(self, number: int, rank: int, origin: int) -> tuple[_Rank, int, list[int]]:
+        """A rank's rows up to the optimizer step; when it gets there; the sends nobody has waited for."""
+        made, clock, posted, flying = _Rank(number, rank), origin, {}, []  # type: ignore[var-annotated]
+        for span in (s for s in self.spans if s.lane == self.mesh.coordinate(rank).pp):
+            a, start, end = span.action, origin + span.start * self.costs.unit, origin + span.end * self.costs.unit
+            if a.kind is Kind.STEP:
+                break
+            if a.kind in (Kind.WAIT, Kind.RELEASE):
+                continue
+            if start > clock and a.kind in COMPUTE:
+                receive = RECEIVE_FOR[a.kind]
+                made.add(kind="wait", name="wait", start_ns=clock, end_ns=start, ref=posted[receive, a.stage, a.microbatch])
+            if a.kind in COMPUTE:
+                self._compute(made, a, start, end)
+            else:
+                seq = self._communicate(made, a, start, origin)
+                posted[a.kind, a.stage, a.microbatch] = seq
+                flying += [seq] if a.kind in SENDS else []
+            clock = max(clock, end)
+        for row in [r for r in made.rows if r.kind == "reduce" and r.end_ns > clock]:
+            made.add(kind="wait", name=f"wait {row.name}", start_ns=clock, end_ns=row.end_ns, ref=row.seq)
+            clock = row.end_ns
+        return made, clock, flying
+
+    def _compute(self, made: _Rank, a: Action, start: int, end: int) -> None:
+        parent = made.add(**_labels(a), start_ns=start, end_ns=end)
+        tp = self.mesh.group("tp", made.rank)
+        if len(tp) > 1 and a.unit.startswith("block") and self.costs.layer:
+            for part in (1, 2):
+                at = start + (end - start) * part // 2
+                made.add(
+                    kind="collective", stream="tp", group="tp", op="all_reduce", name="all_reduce", parent=parent,
+                    peers=tuple(tp), start_ns=at - self.costs.layer, end_ns=at, logical_bytes=512, wire_bytes=512,
+                )  # fmt: skip
+
+    def _communicate(self, made: _Rank, a: Action, start: int, origin: int) -> int:
+        if a.kind in SENDS or a.kind in RECEIVES:
+            assert a.peer is not None and a.stage is not None
+            at = self.mesh.coordinate(made.rank)
+            ends = start
+            if a.kind in RECEIVES:
+                sender = a.stage + (-1 if a.kind is Kind.RECV_ACT else 1)
+                ends = max(start, origin + self.sent[RECEIVES[a.kind], sender, a.microbatch] * self.costs.unit)
+            return made.add(
+                **_labels(a), stream=_message_stream(a), group="pp", op="message", start_ns=start, end_ns=ends,
+                peers=(made.rank, self.mesh.rank(at.dp, at.tp, a.peer)),
+                logical_bytes=MESSAGE_BYTES, wire_bytes=MESSAGE_BYTES,
+            )  # fmt: skip
+        peers = self.mesh.group("pp" if a.axis == "tie" else a.axis, made.rank)
+        peers = peers if a.axis != "tie" else [peers[0], peers[-1]]
+        nbytes = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}.get(a.op, 0) * BUCKET_BYTES
+        return made.add(
+            **_labels(a), stream=a.axis, group=a.axis, op=a.op, peers=tuple(peers), start_ns=start,
+            end_ns=start + self.costs.collective, logical_bytes=nbytes, wire_bytes=nbytes,
+        )  # fmt: skip
+
+    def _finish(self, made: _Rank, ready: int, meet: int, sends: list[int]) -> None:
+        """The optimizer step, what follows it in the lane, and the waits for all that is under way."""
+        lane = compile_job(self.job).lanes[self.mesh.coordinate(made.rank).pp]
+        at = next(i for i, a in enumerate(lane) if a.kind is Kind.STEP)
+        step = made.add(**_labels(lane[at]), start_ns=ready, end_ns=meet + self.costs.step)
+        if self.mesh.size > 1:
+            made.add(
+                kind="collective", stream="world", group="world", op="all_reduce", name="all_reduce", parent=step,
+                peers=tuple(range(self.mesh.size)), start_ns=ready, end_ns=meet, logical_bytes=16, wire_bytes=16,
+            )  # fmt: skip
+        clock = meet + self.costs.step
+        last = [self._communicate(made, a, clock, 0) for a in lane[at + 1 :]]
+        for seq in (*last, *sends):
+            row = made.rows[seq]
+            made.end(seq, max(row.end_ns, clock))
+            if made.rows[seq].end_ns > clock:
+                made.add(kind="wait", name=f"wait {row.name}", start_ns=clock, end_ns=row.end_ns, ref=seq)
+            clock = made.rows[seq].end_ns
+
+
+RECEIVE_FOR = {Kind.FORWARD: Kind.RECV_ACT, Kind.BACKWARD: Kind.RECV_GRAD}
+
+
+def _labels(a: Action) -> dict[str, Any]:
+    stage, micro = (-1 if n is None else n for n in (a.stage, a.microbatch))
+    return {"kind": a.kind.value, "name": str(a), "unit": a.unit, "microbatch": micro, "stage": stage}
+
+
+def _message_stream(a: Action) -> str:
+    return "pp_act" if a.kind in (Kind.SEND_ACT, Kind.RECV_ACT) else "pp_grad"
+
+
+def synthetic(job: Job, costs: Costs | None = None, steps: int = 3) -> Recording:
+    """A recording of `steps` equal steps of a job, the first one 3 ms longer in its beginning, as warm-ups are."""
+    costs = costs or Costs()
+    play, ops, origin = Synthesis(job, costs), [], 5_000_000_000  # type: ignore[var-annotated]
+    for number in range(steps):
+        rows, end = play.step(number, origin)
+        ops += rows
+        origin = end + 1_000_000
+    metrics = [MetricRow(k, 5.5 - 0.3 * k, 1.0, 0.05, 20480.0, 5.5 - 0.3 * k) for k in range(steps)]
+    return recording_of(ops, memory_rows(job, ops), metrics)
+
+
+def memory_rows(job: Job, ops: list[Op]) -> Iterator[MemoryRow]:
+    """State at the beginning; 4 kB of activations from each forward of a unit to its backward; buffers while reducing."""
+    for rank in range(job.world_size):
+        held = {"activations": 0, "buffers": 0}
+        for category, nbytes in (("params", 40_000), ("grads", 40_000), ("optimizer", 80_000 // job.plan.dp)):
+            yield MemoryRow(-1, rank, 4_000_000_000, category, nbytes)
+        changes = []
+        for row in (r for r in ops if r.rank == rank):
+            if row.kind in ("forward", "backward"):
+                sign = 1 if row.kind == "forward" else -1
+                changes.append((row.end_ns, row.step, "activations", sign * 4_000))
+            if row.kind == "reduce":
+                changes += [(row.start_ns, row.step, "buffers", 6_000), (row.end_ns, row.step, "buffers", -6_000)]
+        for time, step, category, change in sorted(changes, key=lambda c: c[0]):
+            held[category] += change
+            yield MemoryRow(step, rank, time, category, held[category])
+
+
+@dataclass(frozen=True)
+class FakeInfo:
+    """The part of `run.json` a report reads."""
+
+    command: tuple[str, ...] = ("lab", "run", "--dp", "2")
+    created: str = "2026-11-30T10:00:00.000+00:00"
+    environment: dict[str, Any] = field(default_factory=lambda: {"python": "3.11.7", "torch": "2.13", "cpu_count": 2})
+    backend: str = "gloo"
+    device: str = "cpu"
+    backend_reason: str = "no GPU on this machine"
+
+
+@dataclass(frozen=True)
+class FakeRun:
+    """What `lab.runs.Run` offers to a report and to figures."""
+
+    job: Job
+    recording: Recording
+    summary: dict[str, Any]
+    id: str = "20261130-100000-dp2tp2pp2-zero1-abcd"
+    status: str = "finished"
+    message: str = ""
+    info: FakeInfo = field(default_factory=FakeInfo)
+
+
+def fake_run(job: Job, costs: Costs = LIFELIKE, steps: int = 3, **changes: Any) -> FakeRun:
+    """A finished run with the summary its recording gives."""
+    from lab import analysis
+
+    recording = synthetic(job, costs, steps)
+    step = analysis.typical_step(recording)
+    known = step is not None
+    peaks: list[Any] = analysis.memory_peaks(recording) if known else []
+    sent: list[Any] = analysis.communication(recording, mesh_of(job), step) if known else []  # type: ignore[arg-type]
+    summary = {
+        "world_size": job.world_size,
+        "backend": "gloo",
+        "device": "cpu",
+        "schedule": job.plan.schedule,
+        "parity": {
+            "passed": True, "loss_max_abs_diff": 4.8e-7, "grad_norm_max_rel_diff": 2.1e-7, "param_max_abs_diff": 6e-8,
+        },
+        "steps": [
+            {k: row[k] for k in ("step", "loss", "grad_norm", "seconds", "tokens_per_second")}
+            for row in recording.metrics.to_pylist()
+        ],
+        "bubble": {
+            "measured": analysis.bubble(recording, job, step) if known else None,  # type: ignore[arg-type]
+            "replayed": 0.2,
+            "formula": analysis.bubble_formula(job),
+        },
+        "overlap": analysis.overlap(recording, step) if known else {},  # type: ignore[arg-type]
+        "memory": {
+            "per_rank": peaks,
+            "predicted_per_rank": [{**row, "total_peak": row["total_peak"] - 2000} for row in peaks],
+        },
+        "communication": [{**row, "predicted_bytes": row["logical_bytes"]} for row in sent],
+        "time_to_ranks_ready_s": 0.3,
+        "wall_s": 1.2,
+    }  # fmt: skip
+    return replace(FakeRun(job, recording, summary), **changes)
+

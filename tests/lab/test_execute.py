@@ -1,0 +1,252 @@
+"""A run from end to end, its processes pretended: what is kept, what is judged, and what a bad ending leaves behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lab
+from engine.checks import ProgramError
+from engine.compile import compile_job
+from engine.job import Job, JobRefused
+from engine.launch import Failure, RunCancelled, RunFailed
+from engine.program import Program
+from lab.execute import Progress, run_job
+from lab.runs import Run, StoreError
+from lab.summary import Outcome, parity, plain
+from tests.lab.conftest import PretendedLaunch
+
+JOB = Job.from_options(dp=2, tp=2, pp=2, zero=1)
+FAILURE = Failure("rank 3 (data 1, tensor 1, pipeline 0)", "forward block1 mb0", "raised OSError: no", "", ())
+KEYS = {
+    "run", "status", "world_size", "backend", "device", "schedule", "mesh", "parity", "steps", "bubble", "overlap",
+    "memory", "communication", "time_to_ranks_ready_s", "wall_s",
+}  # fmt: skip
+MEMORY_KEYS = {
+    "rank", "params", "grads", "optimizer", "activations_peak", "gathered_peak", "buffers_peak", "total_peak",
+}  # fmt: skip
+
+
+def newest() -> Run:
+    return lab.load("latest")
+
+
+def test_the_summary_has_the_keys_and_types_of_the_contract(pretended: PretendedLaunch) -> None:
+    summary = run_job(JOB).summary
+    assert set(summary) == KEYS
+    assert summary["mesh"] == {"dp": 2, "tp": 2, "pp": 2} and summary["world_size"] == 8
+    assert set(summary["parity"]) == {
+        "passed", "loss_max_abs_diff", "grad_norm_max_rel_diff", "param_max_abs_diff",
+    }  # fmt: skip
+    assert [set(step) for step in summary["steps"]] == [
+        {"step", "loss", "grad_norm", "seconds", "tokens_per_second"}
+    ] * 3
+    assert set(summary["bubble"]) == {"measured", "replayed", "formula"}
+    for rows in (summary["memory"]["per_rank"], summary["memory"]["predicted_per_rank"]):
+        assert [row["rank"] for row in rows] == list(range(8))
+        assert all(set(row) == MEMORY_KEYS and all(type(v) is int for v in row.values()) for row in rows)
+    for row in summary["communication"]:
+        assert set(row) == {"axis", "op", "count", "logical_bytes", "wire_bytes", "predicted_bytes"}
+        assert all(type(row[name]) is int for name in ("count", "logical_bytes", "wire_bytes"))
+    assert summary["time_to_ranks_ready_s"] < summary["wall_s"]
+
+
+def test_the_summary_on_disk_is_the_one_in_hand(pretended: PretendedLaunch) -> None:
+    run = run_job(JOB)
+    assert json.loads((run.folder / "summary.json").read_text()) == run.summary == newest().summary
+    assert run.recording.ops.equals(newest().recording.ops)
+
+
+def test_a_step_lasts_from_the_first_start_to_the_last_end_of_all_ranks(pretended: PretendedLaunch) -> None:
+    run = run_job(JOB)
+    ops = run.recording.ops.to_pylist()
+    for step in run.steps:
+        mine = [row for row in ops if row["step"] == step["step"]]
+        longest = max(row["end_ns"] for row in mine) - min(row["start_ns"] for row in mine)
+        assert step["seconds"] == pytest.approx((longest + 7) / 1e9, rel=1e-12)  # rank r ends r ns later
+        assert step["tokens_per_second"] == pytest.approx(16 * 64 / step["seconds"])
+
+
+def test_the_bubble_of_the_program_at_unit_costs_is_the_formula(pretended: PretendedLaunch) -> None:
+    bubble = run_job(Job.from_options(pp=4, microbatches=8, schedule="gpipe")).summary["bubble"]
+    assert bubble["replayed"] == pytest.approx(3 / 11) and bubble["formula"] == pytest.approx(3 / 11)
+
+
+def test_the_folder_of_a_finished_run_holds_what_the_design_lists(pretended: PretendedLaunch) -> None:
+    run = run_job(JOB)
+    assert {path.name for path in run.folder.iterdir()} == {
+        "run.json", "job.toml", "program.txt", "summary.json", "log.txt",
+        "ops.parquet", "memory.parquet", "metrics.parquet",
+    }  # fmt: skip
+    assert newest().job == JOB and newest().program == compile_job(JOB)
+    assert newest().info.resident_bytes == (10**8,) * 8
+
+
+def test_the_metrics_table_holds_the_losses_of_one_process(pretended: PretendedLaunch) -> None:
+    assert run_job(JOB).recording.metrics["reference_loss"].to_pylist() == [5.5, 5.25, 5.0]
+    alone = run_job(JOB, parity=False).recording.metrics["reference_loss"].to_pylist()
+    assert all(map(math.isnan, alone))
+
+
+def test_without_parity_every_field_of_it_is_null(pretended: PretendedLaunch) -> None:
+    assert set(run_job(JOB, parity=False).summary["parity"].values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("losses", "weights", "passed"), [(0, 0, True), (9e-6, 9e-6, True), (2e-5, 0, False), (0, 2e-5, False)]
+)
+def test_parity_is_judged_at_1e_5_relative(
+    pretended: PretendedLaunch, losses: float, weights: float, passed: bool
+) -> None:
+    pretended.reference_off_by, pretended.weights_off_by = losses, weights
+    found = run_job(JOB).summary["parity"]
+    assert found["passed"] is passed
+    assert found["loss_max_abs_diff"] == pytest.approx(5.5 * losses)
+    assert found["param_max_abs_diff"] == weights
+
+
+def test_a_loss_that_is_no_number_never_passes() -> None:
+    steps = [{"loss": math.nan, "grad_norm": 1.0}]
+    outcome = Outcome(
+        reference_losses=[math.nan], reference_grad_norms=[1.0], param_max_abs_diff=0.0, param_max_rel_diff=0.0
+    )
+    found = plain(parity(steps, outcome))
+    assert found["passed"] is False and found["loss_max_abs_diff"] is None
+
+
+def test_progress_tells_of_every_phase_and_step(pretended: PretendedLaunch) -> None:
+    heard: list[Progress] = []
+    run = run_job(JOB, on_progress=heard.append)
+    assert [p.phase for p in heard] == ["starting", "ready", "step", "step", "step", "finishing"]
+    assert [(p.step, p.loss) for p in heard if p.phase == "step"] == [(0, 5.5), (1, 5.25), (2, 5.0)]
+    assert {(p.run_id, p.world_size, p.steps) for p in heard} == {(run.id, 8, 3)}
+
+
+def test_a_run_can_be_watched_while_it_goes_on(pretended: PretendedLaunch) -> None:
+    seen: list[tuple[str, int, int]] = []
+
+    def look(progress: Progress) -> None:
+        if progress.phase == "step":
+            run = newest()
+            seen.append((run.status, run.recording.metrics.num_rows, len(run.steps)))
+
+    run_job(JOB, on_progress=look)
+    assert seen == [("running", 1, 1), ("running", 2, 2), ("running", 3, 3)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"tp": 3}, {"dp": 3}, {"layers": 0}, {"schedule": "interleaved"}, {"hidden": 2**20, "vocab": 2**20}, {"dp": 256, "batch": 4096}],
+)  # fmt: skip
+def test_a_refused_job_leaves_no_trace(pretended: PretendedLaunch, options: dict[str, Any]) -> None:
+    with pytest.raises(JobRefused):
+        lab.run(**options)
+    assert (pretended.calls, pretended.warmed) == (0, 0)
+    assert not Path("runs").exists()
+
+
+def test_a_failed_run_says_why_and_keeps_the_steps_it_did(pretended: PretendedLaunch) -> None:
+    pretended.ending, pretended.until = RunFailed(FAILURE), 2
+    with pytest.raises(RunFailed):
+        run_job(JOB)
+    run = newest()
+    assert run.status == "failed" and "rank 3" in run.message and "forward block1 mb0" in run.message
+    assert [step["step"] for step in run.steps] == [0, 1]
+    assert run.summary["parity"]["passed"] is None and run.recording.ops.num_rows > 0
+
+
+def test_a_run_that_failed_before_its_first_step_can_be_shown(pretended: PretendedLaunch) -> None:
+    pretended.ending, pretended.until = RunFailed(FAILURE), 0
+    with pytest.raises(RunFailed):
+        run_job(JOB)
+    assert newest().status == "failed" and newest().steps == []
+    assert newest().summary["bubble"]["measured"] is None
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt(), RunCancelled("cancelled")])
+def test_a_stopped_run_is_marked_and_readable(pretended: PretendedLaunch, ending: BaseException) -> None:
+    pretended.ending, pretended.until = ending, 1
+    with pytest.raises(type(ending)):
+        run_job(JOB, cancel=threading.Event())
+    assert newest().status == "stopped" and len(newest().steps) == 1
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device", "/full/live/metrics.jsonl")])
+def test_a_full_disk_is_one_sentence_with_the_path(pretended: PretendedLaunch, error: OSError) -> None:
+    before = run_job(JOB).id
+    pretended.ending, pretended.until = error, 1
+    with pytest.raises(StoreError) as caught:
+        run_job(JOB)
+    assert str(caught.value).startswith("/full/live/metrics.jsonl cannot be written: No space left on device;")
+    assert newest().status == "failed" and "No space left" in newest().message
+    assert lab.load(before).status == "finished"
+
+
+def test_a_rank_whose_disk_is_full_gets_the_same_sentence(pretended: PretendedLaunch) -> None:
+    words = "raised OSError: [Errno 28] No space left on device"
+    pretended.ending, pretended.until = RunFailed(Failure("rank 3", "", words, "", ())), 1
+    with pytest.raises(StoreError) as caught:
+        run_job(JOB)
+    assert str(caught.value).startswith(f"{newest().folder} cannot be written: No space left on device;")
+
+
+def test_a_folder_that_vanishes_midway_ends_the_run_in_words(pretended: PretendedLaunch) -> None:
+    def vanish(folder: Path, step: int) -> None:
+        if step == 1:
+            for path in sorted(folder.rglob("*"), reverse=True):
+                path.rmdir() if path.is_dir() else path.unlink()
+            folder.rmdir()
+
+    pretended.before_step = vanish
+    with pytest.raises(StoreError, match="cannot be written: No such file or directory"):
+        run_job(JOB)
+
+
+def test_a_program_written_by_hand_is_what_runs(pretended: PretendedLaunch) -> None:
+    job = Job.from_options(pp=2, schedule="gpipe")
+    other = compile_job(Job.from_options(pp=2, schedule="1f1b"))
+    run = run_job(job, program=Program.parse(other.text()))
+    assert newest().program == other and run.program == other
+
+
+def test_a_program_that_would_not_train_the_job_is_refused_before_anything_starts(pretended: PretendedLaunch) -> None:
+    with pytest.raises(ProgramError, match="missing"):
+        run_job(Job(), program=Program((compile_job(Job()).lanes[0][1:],)))
+    assert pretended.calls == 0 and not Path("runs").exists()
+
+
+def test_python_options_job_files_and_jobs_give_the_same_job(pretended: PretendedLaunch, tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB.to_toml())
+    runs = [
+        lab.run(dp=2, tp=2, pp=2, zero=1),
+        lab.run(job=JOB),
+        lab.run(job=tmp_path / "job.toml"),
+        lab.run(job=str(tmp_path / "job.toml"), zero=1),
+    ]
+    assert {run.job for run in runs} == {JOB}
+    assert lab.run(job=JOB, zero=3).job.plan.zero == 3
+    assert [run.id for run in lab.runs()][-1] == runs[0].id and len(lab.runs()) == 5
+
+
+def test_runs_from_threads_do_not_mix(pretended: PretendedLaunch) -> None:
+    made: dict[int, Run] = {}
+    threads = [threading.Thread(target=lambda z=z: made.update({z: lab.run(dp=2, zero=z)})) for z in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {zero: run.job.plan.zero for zero, run in made.items()} == {0: 0, 1: 1, 2: 2, 3: 3}
+    assert {run.status for run in lab.runs()} == {"finished"}
+
+
+def test_figures_come_from_the_run(pretended: PretendedLaunch) -> None:
+    run = run_job(JOB)
+    for figure in (run.timeline(), run.grid(), run.memory(), run.communication()):
+        assert type(figure).__name__ == "Figure" and len(figure.data)
+    assert len(run.ops) == run.recording.ops.num_rows and run.communication_table == run.summary["communication"]
+    assert run.memory_table[0].keys() == {"step", "rank", "time_ns", "category", "bytes"}
