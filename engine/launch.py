@@ -32,7 +32,8 @@ __all__ = [
 ]  # fmt: skip
 
 CANCEL_CHECK = 0.05  # seconds between looks at `cancel`
-END_WAIT = 0.9  # seconds for a supervisor to end its members, which takes it some ms
+END_WAIT = 1.5  # seconds for a supervisor to end its members, which takes it some ms
+START_WAIT = 0.8  # seconds for one to appear: while torch is still being imported there is nothing to end
 
 _TARGET = re.compile(r"[\w.]+:\w+")
 
@@ -168,11 +169,16 @@ class _Run:
     def _end(self) -> None:
         """Have every member killed, and wait for it: the supervisor exits, and so closes its end, only then."""
         self._channel.put(CANCEL)
-        deadline = time.monotonic() + END_WAIT
+        self._drain(START_WAIT if self._supervisor is None else END_WAIT)
+        if not self._channel.closed and self._supervisor is not None:
+            os.kill(self._supervisor, signal.SIGKILL)  # it is stopped, perhaps; its members die with it
+            self._drain(END_WAIT)
+
+    def _drain(self, patience: float) -> None:
+        """Read, and drop, until the supervisor's end closes."""
+        deadline = time.monotonic() + patience
         while not self._channel.closed and (left := deadline - time.monotonic()) > 0:
             self._wait(left)
             for frame in self._channel.take():
                 if frame.kind == STARTED:
                     self._supervisor = pickle.loads(frame.body)
-        if not self._channel.closed and self._supervisor is not None:
-            os.kill(self._supervisor, signal.SIGKILL)  # it is stopped, perhaps; its members die with it

@@ -20,10 +20,11 @@ import select
 import signal
 import socket
 import traceback
+from collections.abc import Iterator
 
 from engine.supervisor import supervise
 
-PARENT_CHECK_MS = 500
+PARENT_CHECK = 0.5  # seconds
 _MAX_FILES = 4096  # each rank of a full mesh holds a socket per peer and group; macOS starts with 256
 
 
@@ -53,13 +54,35 @@ def prepare() -> None:
     gc.freeze()  # later collections in members do not touch, and so copy, the pages they share
 
 
+@contextlib.contextmanager
+def unless_orphaned(parent: int) -> Iterator[None]:
+    """Raise SystemExit in the midst of a long import once the client is gone.
+
+    A timer, not a thread, since a process with threads is not safe to fork."""
+
+    def check(*_: object) -> None:
+        if os.getppid() != parent:
+            raise SystemExit
+
+    signal.signal(signal.SIGALRM, check)
+    signal.siginterrupt(signal.SIGALRM, False)
+    signal.setitimer(signal.ITIMER_REAL, PARENT_CHECK, PARENT_CHECK)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
 def serve(control: socket.socket, parent: int) -> None:
-    """Fork a supervisor for each socket that arrives on `control`, until the client's end of it closes."""
+    """Fork a supervisor for each socket that arrives on `control`, until the client's end of it closes.
+
+    Even a client that has gone gets one, for the requests it left: to clean up, and note what became of the run."""
     lifeline, life = os.pipe()  # only the nursery holds `life`, so its end tells every supervisor
     waiter = select.poll()
     waiter.register(control, select.POLLIN)
     while True:
-        if not waiter.poll(PARENT_CHECK_MS):
+        if not waiter.poll(PARENT_CHECK * 1000):
             if os.getppid() != parent:  # gone, though some child of its own still holds its end of the socket
                 return
             continue
@@ -80,7 +103,8 @@ def main() -> None:
     parser.add_argument("--parent", type=int, required=True, help="process id of the client")
     options = parser.parse_args()
     try:
-        prepare()
+        with unless_orphaned(options.parent), contextlib.suppress(SystemExit):
+            prepare()
         serve(socket.socket(fileno=options.control), options.parent)
     except BaseException:
         traceback.print_exc()

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-SHUTDOWN_WAIT = 2.0  # seconds for the nursery to end by itself
 DYING_WAIT = 0.2  # seconds between the end of a process's sockets and its own
 
 RANK_ENVIRONMENT = {
@@ -72,10 +71,7 @@ class Nursery:
 
     def close(self) -> None:
         self.control.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(SHUTDOWN_WAIT)
-            return
-        self.process.kill()
+        self.process.terminate()  # it may be importing torch, and not looking at the socket
         self.process.wait()
 
 

@@ -57,7 +57,7 @@ def _read_request(client: Channel) -> Request | None:
     """What to run; None if the client has gone or thought better of it."""
     while not client.closed:
         select.select([client], [], [])
-        frames = client.take()
+        frames = client.take(all_of_it=True)
         if any(frame.kind == CANCEL for frame in frames):
             return None
         for frame in frames:
@@ -85,7 +85,7 @@ class Supervisor:
         self._client.put(STARTED, 0, pickle.dumps(os.getpid()))
         self._settle_in()
         try:
-            outcome = self._start() or self._watch()
+            outcome = Outcome.ABANDONED if self._client.closed else self._start() or self._watch()
         finally:
             kill_all(self._children)
             shutil.rmtree(self._request.folder, ignore_errors=True)

@@ -17,12 +17,11 @@ from engine.compile import compile_job
 from engine.costs import warm_up
 from engine.data import microbatches
 from engine.groups import connect
-from engine.initial import Source, seeded
+from engine.initial import seeded
 from engine.job import Job
 from engine.member import MemberContext
 from engine.memory import Ledger
 from engine.mesh import mesh_of
-from engine.models.params import Param
 from engine.program import Action, Program
 from engine.recorder import Recorder
 from engine.recording import append_live, live_path
@@ -107,17 +106,14 @@ def _train(runtime: Runtime, program: Program, entering: Any) -> Any:
 
 
 def _compare(runtime: Runtime, run_dir: Path) -> tuple[float, float]:
-    """Largest (absolute, relative) difference between this rank's weights and the reference's."""
+    """Largest |Δ| between this rank's weights and the reference's, absolute and ÷ the model's largest weight.
+
+    The scale is the whole model's: a bias that starts at zero has none of its own, and Adam turns rounding in a gradient
+    that is nearly zero into a visible part of its first step.
+    """
     path = run_dir / REFERENCE_FILE
     while not path.exists():
         time.sleep(0.005)
     weights: dict[str, Tensor] = torch.load(path, mmap=True)
-
-    def reference(param: Param) -> Tensor:
-        return weights[param.name]
-
-    source: Source = reference
-    worst = [bucket.largest_difference(source) for bucket in runtime.buckets.values()]
-    return max(w[0] for w in worst), max(w[1] for w in worst)
-
-
+    worst = max(bucket.largest_difference(lambda param: weights[param.name]) for bucket in runtime.buckets.values())
+    return worst, worst / max(float(w.abs().max()) for w in weights.values())

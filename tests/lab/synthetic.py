@@ -1,4 +1,6 @@
-"""Recordings made without processes, from the compiled program at made-up costs, so that every answer is known."""
+"""Recordings made without processes, from the compiled program at made-up costs, so that every answer is
+known.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,10 @@ def recording_of(
 
 @dataclass(frozen=True)
 class Costs:
-    """ns. unit: of one unit of `cost`. layer: of a collective inside a block's forward or backward, two each; it is part
-    of the action's own time. collective, world: of an asynchronous one, and of the one inside the step."""
+    """ns. unit: of one unit of `cost`. layer: of a collective inside a block's forward or backward, two
+    each; it is part of the action's own time. collective, world: of an asynchronous one, and of the one
+    inside the step.
+    """
 
     cost: Callable[[Action], int] = unit_cost
     unit: int = 1_000_000
@@ -83,9 +87,12 @@ class Synthesis:
 
     def __init__(self, job: Job, costs: Costs) -> None:
         self.job, self.costs, self.mesh = job, costs, mesh_of(job)
+        self.tensor_groups = {rank: group for group in self.mesh.groups("tp") for rank in group}
         self.spans = dry_run(compile_job(job), costs.cost).spans
         self.sent = {
-            (s.action.kind, s.action.stage, s.action.microbatch): s.end for s in self.spans if s.action.kind in SENDS
+            (s.action.kind, s.action.stage, s.action.microbatch): s.end
+            for s in self.spans
+            if s.action.kind in SENDS
         }
 
     def step(self, number: int, origin: int) -> tuple[list[Op], int]:
@@ -101,15 +108,26 @@ class Synthesis:
     def _until_step(self, number: int, rank: int, origin: int) -> tuple[_Rank, int, list[int]]:
         """A rank's rows up to the optimizer step; when it gets there; the sends nobody has waited for."""
         made, clock, posted, flying = _Rank(number, rank), origin, {}, []  # type: ignore[var-annotated]
-        for span in (s for s in self.spans if s.lane == self.mesh.coordinate(rank).pp):
-            a, start, end = span.action, origin + span.start * self.costs.unit, origin + span.end * self.costs.unit
+        lane = self.mesh.coordinate(rank).pp
+        for span in (s for s in self.spans if s.lane == lane):
+            a, start, end = (
+                span.action,
+                origin + span.start * self.costs.unit,
+                origin + span.end * self.costs.unit,
+            )
             if a.kind is Kind.STEP:
                 break
             if a.kind in (Kind.WAIT, Kind.RELEASE):
                 continue
             if start > clock and a.kind in COMPUTE:
                 receive = RECEIVE_FOR[a.kind]
-                made.add(kind="wait", name="wait", start_ns=clock, end_ns=start, ref=posted[receive, a.stage, a.microbatch])
+                made.add(
+                    kind="wait",
+                    name="wait",
+                    start_ns=clock,
+                    end_ns=start,
+                    ref=posted[receive, a.stage, a.microbatch],
+                )
             if a.kind in COMPUTE:
                 self._compute(made, a, start, end)
             else:
@@ -124,14 +142,23 @@ class Synthesis:
 
     def _compute(self, made: _Rank, a: Action, start: int, end: int) -> None:
         parent = made.add(**_labels(a), start_ns=start, end_ns=end)
-        tp = self.mesh.group("tp", made.rank)
-        if len(tp) > 1 and a.unit.startswith("block") and self.costs.layer:
+        if self.mesh.tp > 1 and a.unit.startswith("block") and self.costs.layer:
+            tp = self.tensor_groups[made.rank]
             for part in (1, 2):
                 at = start + (end - start) * part // 2
                 made.add(
-                    kind="collective", stream="tp", group="tp", op="all_reduce", name="all_reduce", parent=parent,
-                    peers=tuple(tp), start_ns=at - self.costs.layer, end_ns=at, logical_bytes=512, wire_bytes=512,
-                )  # fmt: skip
+                    kind="collective",
+                    stream="tp",
+                    group="tp",
+                    op="all_reduce",
+                    name="all_reduce",
+                    parent=parent,
+                    peers=tuple(tp),
+                    start_ns=at - self.costs.layer,
+                    end_ns=at,
+                    logical_bytes=512,
+                    wire_bytes=512,
+                )
 
     def _communicate(self, made: _Rank, a: Action, start: int, origin: int) -> int:
         if a.kind in SENDS or a.kind in RECEIVES:
@@ -140,12 +167,20 @@ class Synthesis:
             ends = start
             if a.kind in RECEIVES:
                 sender = a.stage + (-1 if a.kind is Kind.RECV_ACT else 1)
-                ends = max(start, origin + self.sent[RECEIVES[a.kind], sender, a.microbatch] * self.costs.unit)
+                ends = max(
+                    start, origin + self.sent[RECEIVES[a.kind], sender, a.microbatch] * self.costs.unit
+                )
             return made.add(
-                **_labels(a), stream=_message_stream(a), group="pp", op="message", start_ns=start, end_ns=ends,
+                **_labels(a),
+                stream=_message_stream(a),
+                group="pp",
+                op="message",
+                start_ns=start,
+                end_ns=ends,
                 peers=(made.rank, self.mesh.rank(at.dp, at.tp, a.peer)),
-                logical_bytes=MESSAGE_BYTES, wire_bytes=MESSAGE_BYTES,
-            )  # fmt: skip
+                logical_bytes=MESSAGE_BYTES,
+                wire_bytes=MESSAGE_BYTES,
+            )
         peers = self.mesh.group("pp" if a.axis == "tie" else a.axis, made.rank)
         peers = peers if a.axis != "tie" else [peers[0], peers[-1]]
         nbytes = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}.get(a.op, 0) * BUCKET_BYTES
@@ -161,9 +196,18 @@ class Synthesis:
         step = made.add(**_labels(lane[at]), start_ns=ready, end_ns=meet + self.costs.step)
         if self.mesh.size > 1:
             made.add(
-                kind="collective", stream="world", group="world", op="all_reduce", name="all_reduce", parent=step,
-                peers=tuple(range(self.mesh.size)), start_ns=ready, end_ns=meet, logical_bytes=16, wire_bytes=16,
-            )  # fmt: skip
+                kind="collective",
+                stream="world",
+                group="world",
+                op="all_reduce",
+                name="all_reduce",
+                parent=step,
+                peers=tuple(range(self.mesh.size)),
+                start_ns=ready,
+                end_ns=meet,
+                logical_bytes=16,
+                wire_bytes=16,
+            )
         clock = meet + self.costs.step
         last = [self._communicate(made, a, clock, 0) for a in lane[at + 1 :]]
         for seq in (*last, *sends):
@@ -187,7 +231,9 @@ def _message_stream(a: Action) -> str:
 
 
 def synthetic(job: Job, costs: Costs | None = None, steps: int = 3) -> Recording:
-    """A recording of `steps` equal steps of a job, the first one 3 ms longer in its beginning, as warm-ups are."""
+    """A recording of `steps` equal steps of a job, the first one 3 ms longer in its beginning, as warm-ups
+    are.
+    """
     costs = costs or Costs()
     play, ops, origin = Synthesis(job, costs), [], 5_000_000_000  # type: ignore[var-annotated]
     for number in range(steps):
@@ -199,18 +245,26 @@ def synthetic(job: Job, costs: Costs | None = None, steps: int = 3) -> Recording
 
 
 def memory_rows(job: Job, ops: list[Op]) -> Iterator[MemoryRow]:
-    """State at the beginning; 4 kB of activations from each forward of a unit to its backward; buffers while reducing."""
-    for rank in range(job.world_size):
+    """State at the beginning; 4 kB of activations from each forward of a unit to its backward; buffers
+    while reducing.
+    """
+    by_rank: dict[int, list[Op]] = {rank: [] for rank in range(job.world_size)}
+    for row in ops:
+        by_rank[row.rank].append(row)
+    for rank, mine in by_rank.items():
         held = {"activations": 0, "buffers": 0}
         for category, nbytes in (("params", 40_000), ("grads", 40_000), ("optimizer", 80_000 // job.plan.dp)):
             yield MemoryRow(-1, rank, 4_000_000_000, category, nbytes)
         changes = []
-        for row in (r for r in ops if r.rank == rank):
+        for row in mine:
             if row.kind in ("forward", "backward"):
                 sign = 1 if row.kind == "forward" else -1
                 changes.append((row.end_ns, row.step, "activations", sign * 4_000))
             if row.kind == "reduce":
-                changes += [(row.start_ns, row.step, "buffers", 6_000), (row.end_ns, row.step, "buffers", -6_000)]
+                changes += [
+                    (row.start_ns, row.step, "buffers", 6_000),
+                    (row.end_ns, row.step, "buffers", -6_000),
+                ]
         for time, step, category, change in sorted(changes, key=lambda c: c[0]):
             held[category] += change
             yield MemoryRow(step, rank, time, category, held[category])
@@ -222,7 +276,9 @@ class FakeInfo:
 
     command: tuple[str, ...] = ("lab", "run", "--dp", "2")
     created: str = "2026-11-30T10:00:00.000+00:00"
-    environment: dict[str, Any] = field(default_factory=lambda: {"python": "3.11.7", "torch": "2.13", "cpu_count": 2})
+    environment: dict[str, Any] = field(
+        default_factory=lambda: {"python": "3.11.7", "torch": "2.13", "cpu_count": 2}
+    )
     backend: str = "gloo"
     device: str = "cpu"
     backend_reason: str = "no GPU on this machine"
@@ -256,7 +312,10 @@ def fake_run(job: Job, costs: Costs = LIFELIKE, steps: int = 3, **changes: Any) 
         "device": "cpu",
         "schedule": job.plan.schedule,
         "parity": {
-            "passed": True, "loss_max_abs_diff": 4.8e-7, "grad_norm_max_rel_diff": 2.1e-7, "param_max_abs_diff": 6e-8,
+            "passed": True,
+            "loss_max_abs_diff": 4.8e-7,
+            "grad_norm_max_rel_diff": 2.1e-7,
+            "param_max_abs_diff": 6e-8,
         },
         "steps": [
             {k: row[k] for k in ("step", "loss", "grad_norm", "seconds", "tokens_per_second")}
@@ -275,6 +334,5 @@ def fake_run(job: Job, costs: Costs = LIFELIKE, steps: int = 3, **changes: Any) 
         "communication": [{**row, "predicted_bytes": row["logical_bytes"]} for row in sent],
         "time_to_ranks_ready_s": 0.3,
         "wall_s": 1.2,
-    }  # fmt: skip
+    }
     return replace(FakeRun(job, recording, summary), **changes)
-

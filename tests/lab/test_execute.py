@@ -1,4 +1,4 @@
-"""A run from end to end, its processes pretended: what is kept, what is judged, and what a bad ending leaves behind."""
+"""A run from end to end, its processes pretended: what is kept, what is judged, what a bad ending leaves."""
 
 from __future__ import annotations
 
@@ -113,7 +113,10 @@ def test_parity_is_judged_at_1e_5_relative(
 def test_a_loss_that_is_no_number_never_passes() -> None:
     steps = [{"loss": math.nan, "grad_norm": 1.0}]
     outcome = Outcome(
-        reference_losses=[math.nan], reference_grad_norms=[1.0], param_max_abs_diff=0.0, param_max_rel_diff=0.0
+        reference_losses=[math.nan],
+        reference_grad_norms=[1.0],
+        param_max_abs_diff=0.0,
+        param_max_rel_diff=0.0,
     )
     found = plain(parity(steps, outcome))
     assert found["passed"] is False and found["loss_max_abs_diff"] is None
@@ -141,7 +144,10 @@ def test_a_run_can_be_watched_while_it_goes_on(pretended: PretendedLaunch) -> No
 
 @pytest.mark.parametrize(
     "options",
-    [{"tp": 3}, {"dp": 3}, {"layers": 0}, {"schedule": "interleaved"}, {"hidden": 2**20, "vocab": 2**20}, {"dp": 256, "batch": 4096}],
+    [
+        {"tp": 3}, {"dp": 3}, {"layers": 0}, {"schedule": "interleaved"}, {"hidden": 2**20, "vocab": 2**20},
+        {"dp": 256, "batch": 4096}, {"nosuch": 1}, {"zero": "two"}, {"job": "none.toml"},
+    ],
 )  # fmt: skip
 def test_a_refused_job_leaves_no_trace(pretended: PretendedLaunch, options: dict[str, Any]) -> None:
     with pytest.raises(JobRefused):
@@ -182,7 +188,9 @@ def test_a_full_disk_is_one_sentence_with_the_path(pretended: PretendedLaunch, e
     pretended.ending, pretended.until = error, 1
     with pytest.raises(StoreError) as caught:
         run_job(JOB)
-    assert str(caught.value).startswith("/full/live/metrics.jsonl cannot be written: No space left on device;")
+    assert str(caught.value).startswith(
+        "/full/live/metrics.jsonl cannot be written: No space left on device;"
+    )
     assert newest().status == "failed" and "No space left" in newest().message
     assert lab.load(before).status == "finished"
 
@@ -214,13 +222,17 @@ def test_a_program_written_by_hand_is_what_runs(pretended: PretendedLaunch) -> N
     assert newest().program == other and run.program == other
 
 
-def test_a_program_that_would_not_train_the_job_is_refused_before_anything_starts(pretended: PretendedLaunch) -> None:
+def test_a_program_that_would_not_train_the_job_is_refused_before_anything_starts(
+    pretended: PretendedLaunch,
+) -> None:
     with pytest.raises(ProgramError, match="missing"):
         run_job(Job(), program=Program((compile_job(Job()).lanes[0][1:],)))
     assert pretended.calls == 0 and not Path("runs").exists()
 
 
-def test_python_options_job_files_and_jobs_give_the_same_job(pretended: PretendedLaunch, tmp_path: Path) -> None:
+def test_python_options_job_files_and_jobs_give_the_same_job(
+    pretended: PretendedLaunch, tmp_path: Path
+) -> None:
     (tmp_path / "job.toml").write_text(JOB.to_toml())
     runs = [
         lab.run(dp=2, tp=2, pp=2, zero=1),
@@ -248,5 +260,7 @@ def test_figures_come_from_the_run(pretended: PretendedLaunch) -> None:
     run = run_job(JOB)
     for figure in (run.timeline(), run.grid(), run.memory(), run.communication()):
         assert type(figure).__name__ == "Figure" and len(figure.data)
-    assert len(run.ops) == run.recording.ops.num_rows and run.communication_table == run.summary["communication"]
+    assert (
+        len(run.ops) == run.recording.ops.num_rows and run.communication_table == run.summary["communication"]
+    )
     assert run.memory_table[0].keys() == {"step", "rank", "time_ns", "category", "bytes"}

@@ -20,7 +20,11 @@ from lab.folder import Entry, Owner, RunInfo, write_info
 from lab.runs import Run, RunCorrupt, RunNotFound, load, runs
 from lab.store import Store, StoreError
 
-SUMMARY = {"steps": [{"step": 0, "loss": 5.5, "seconds": 0.2}], "parity": {"passed": True}, "schedule": "1f1b"}
+SUMMARY = {
+    "steps": [{"step": 0, "loss": 5.5, "seconds": 0.2}],
+    "parity": {"passed": True},
+    "schedule": "1f1b",
+}
 
 
 @pytest.fixture
@@ -256,7 +260,8 @@ def test_a_name_that_fits_several_runs_is_refused_with_their_ids(store: Store) -
 
 
 @pytest.mark.parametrize(
-    "name", ["../runs", "/etc", "..", ".", "a/b", "", "x" * 300, "-0", "-9", "nope", "latest/..", "~", "a\x00b", "*"]
+    "name",
+    ["../runs", "/etc", "..", ".", "a/b", "", "x" * 300, "-0", "-9", "nope", "latest/..", "~", "a\x00b", "*"],
 )
 def test_no_other_name_finds_anything(store: Store, name: str) -> None:
     finished(store)
@@ -302,7 +307,9 @@ def test_a_run_shows_itself_in_a_line_and_in_html(store: Store) -> None:
 
 def test_what_is_written_is_what_is_read(store: Store) -> None:
     info = store.create(Job(), ("a", "b"))
-    whole = replace(info, status="failed", message="näïve\nsecond line", resident_bytes=(1, 2), backend="gloo")
+    whole = replace(
+        info, status="failed", message="näïve\nsecond line", resident_bytes=(1, 2), backend="gloo"
+    )
     store.write(whole)
     with store.executing(info.id):
         assert asdict(store.find(info.id).info) == asdict(whole)

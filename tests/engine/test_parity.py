@@ -1,0 +1,95 @@
+"""Every plan trains exactly what one process trains."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.engine.running import train
+
+TINY = {"layers": 4, "hidden": 32, "seq": 16, "batch": 16, "steps": 2, "vocab": 257}
+DEGREES = [d for d in itertools.product((1, 2, 4), repeat=3) if 1 < d[0] * d[1] * d[2] <= 8]
+
+
+def plans(every: bool) -> list[dict[str, Any]]:
+    """All plans that differ in what they execute: settings without effect (ZeRO with dp=1, …) appear once.
+
+    every=False: for each degrees and ZeRO stage one schedule, with sequence parallelism and tying taking turns, so that
+    each pair of settings still meets somewhere.
+    """
+    found = []
+    for dp, tp, pp in DEGREES:
+        schedules = ["1f1b", "gpipe", "naive", "interleaved"] if pp > 1 else ["1f1b", "gpipe"]
+        if pp == 4:
+            schedules.remove("interleaved")  # 8 stages need 8 layers: below
+        for zero in range(4) if dp > 1 else [0]:
+            for schedule, scatter, tied in itertools.product(schedules, [False, True][: tp], [False, True]):
+                found.append(dict(dp=dp, tp=tp, pp=pp, zero=zero, schedule=schedule, sequence_parallel=scatter, tied=tied))
+    for found_plan in found:
+        if found_plan["schedule"] == "interleaved":
+            found_plan["chunks"] = 2
+    return found if every else found[::9]
+
+
+def name(plan: dict[str, Any]) -> str:
+    marks = ("-sp" if plan["sequence_parallel"] else "") + ("-tied" if plan["tied"] else "")
+    return f"dp{plan['dp']}tp{plan['tp']}pp{plan['pp']}-zero{plan['zero']}-{plan['schedule']}{marks}"
+
+
+@pytest.mark.parametrize("plan", plans(every=False), ids=name)
+def test_a_plan_equals_one_process(plan: dict[str, Any]) -> None:
+    train(**TINY | plan).assert_parity()
+
+
+@pytest.mark.parametrize("zero", range(4))
+def test_eight_stage_interleaving_equals_one_process(zero: int) -> None:
+    train(**TINY | {"layers": 8}, dp=2, pp=4, schedule="interleaved", chunks=2, zero=zero, tied=True).assert_parity()
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"dp": 3, "batch": 12, "zero": 1},
+        {"dp": 2, "tp": 2, "order": "dp-pp-tp", "pp": 2},
+        {"pp": 2, "layers": 5, "partition": (4, 1)},
+        {"pp": 3, "layers": 5},
+        {"dp": 2, "zero": 3, "prefetch": 0},
+        {"dp": 2, "zero": 3, "prefetch": 3, "keep_gathered": True},
+        {"dp": 2, "zero": 1, "bucket_kb": 16},
+        {"dp": 2, "clip": 0.01},
+        {"tp": 2, "clip": 0.0},
+        {"tp": 4, "sequence_parallel": True, "vocab": 258, "tied": True},
+    ],
+    ids=lambda p: "-".join(f"{k}{v}" for k, v in p.items()),
+)
+def test_less_usual_plans_equal_one_process(plan: dict[str, Any]) -> None:
+    train(**TINY | plan).assert_parity()
+
+
+def bits(**options: Any) -> tuple[list[float], list[float]]:
+    run = train(parity=False, **TINY | {"steps": 3} | options)
+    return run.losses, run.norms
+
+
+@pytest.mark.parametrize("zero", range(4))
+def test_overlap_and_prefetch_change_no_bit(zero: int) -> None:
+    plan = {"dp": 2, "pp": 2, "zero": zero, "tied": True}
+    plain = bits(**plan, overlap=False)
+    assert plain == bits(**plan, overlap=True)
+    assert plain == bits(**plan, overlap=True, prefetch=3)
+
+
+def test_schedules_with_one_order_of_accumulation_give_the_same_bits() -> None:
+    assert bits(pp=2, schedule="naive") == bits(pp=2, schedule="gpipe") == bits(pp=2, schedule="1f1b")
+
+
+def test_one_process_with_micro_batches_is_gradient_accumulation() -> None:
+    train(**TINY | {"microbatches": 8}).assert_parity()
+
+
+@pytest.mark.slow
+def test_sixty_four_ranks_equal_one_process() -> None:
+    options = TINY | {"layers": 16, "heads": 4, "batch": 16, "steps": 1, "vocab": 256}
+    train(**options, dp=4, tp=4, pp=4, zero=1).assert_parity()

@@ -1,0 +1,138 @@
+"""The whole way, with real processes: proof, predictions, interruption, sudden death, a full disk, the demo."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import lab
+from lab.cli import main
+from lab.execute import Progress
+from lab.runs import StoreError
+from lab.store import Store
+
+LAB = [sys.executable, "-m", "lab.cli"]
+GONE_WITHIN = 3.0  # seconds, from the issue
+
+
+@pytest.fixture(autouse=True)
+def _own_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SHARDLAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_run_in_three_dimensions_proves_itself_and_meets_its_predictions() -> None:
+    run = lab.run(dp=2, tp=2, pp=2, zero=1)
+    summary = run.summary
+    assert run.status == "finished" and summary["parity"]["passed"] is True
+    assert len({step["loss"] for step in summary["steps"]}) == 3
+    assert summary["memory"]["per_rank"] == summary["memory"]["predicted_per_rank"]
+    assert summary["communication"]
+    assert all(row["logical_bytes"] == row["predicted_bytes"] for row in summary["communication"])
+    assert 0 < summary["bubble"]["measured"] < 1
+    assert summary["bubble"]["replayed"] == pytest.approx(summary["bubble"]["formula"]) == pytest.approx(0.2)
+    assert len(run.info.resident_bytes) == 8 and min(run.info.resident_bytes) > 10**7
+    assert not list(run.folder.glob("reference*")), "the reference's weights are as large as the model"
+
+
+def test_from_the_shell_json_is_one_object_and_progress_is_elsewhere() -> None:
+    done = subprocess.run([*LAB, "run", "--dp", "2", "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["parity"]["passed"] is True
+    assert "step 3/3" in done.stderr
+
+
+@contextlib.contextmanager
+def long_run() -> Iterator[tuple[subprocess.Popen[str], list[psutil.Process]]]:
+    """A run from the shell that would take for ever, past its first step; and all its processes."""
+    command = [*LAB, "run", "--dp", "2", "--pp", "2", "--steps", "1000000", "--no-parity"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            rows = Path("runs")
+            while not list(rows.glob("*/live/metrics.jsonl")):
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.05)
+            yield process, psutil.Process(process.pid).children(recursive=True)
+        finally:
+            process.kill()
+
+
+def all_gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=GONE_WITHIN)
+    return not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_ctrl_c_stops_a_run_that_stays_readable() -> None:
+    with long_run() as (process, children):
+        assert len(children) >= 6  # four ranks, their supervisor, the nursery
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+        assert process.returncode == 130 and "was stopped; what it did so far is kept." in err
+        assert all_gone(children)
+    run = lab.load()
+    assert run.status == "stopped" and len(run.steps) >= 1 and run.recording.ops.num_rows > 0
+    assert main(["show", "latest"]) == 0
+
+
+def test_a_killed_run_reads_as_killed_and_leaves_nobody() -> None:
+    with long_run() as (process, children):
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert all_gone(children)
+    run = lab.load()
+    assert run.status == "killed" and len(run.steps) >= 1
+    assert main(["show", "latest"]) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("file", ["rank001.jsonl", "metrics.jsonl"])
+def test_a_full_disk_is_one_sentence_and_earlier_runs_are_intact(file: str) -> None:
+    before = lab.run(dp=2)
+
+    def fill(progress: Progress) -> None:
+        if progress.phase == "starting":
+            (Store().folder(progress.run_id) / "live" / file).symlink_to("/dev/full")
+
+    began = time.monotonic()
+    with pytest.raises(
+        StoreError, match="cannot be written: No space left on device; free some space or set"
+    ):
+        lab.run(dp=2, steps=100_000, on_progress=fill)
+    assert time.monotonic() - began < 30
+    assert [run.status for run in lab.runs()] == ["failed", "finished"]
+    assert lab.load(before.id).recording.ops.equals(before.recording.ops)
+
+
+def test_the_demo_writes_a_report_and_says_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo"]) == 0
+    out = capsys.readouterr().out
+    assert (
+        str(Path("demo-report.html").absolute()) in out.replace("\n", "") and "✔ equal to one process" in out
+    )
+    assert "<html" in Path("demo-report.html").read_text()[:500].lower()
+
+
+def test_the_doctor_finds_this_machine_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] and {"python", "processes", "run folder"} <= {
+        check["name"] for check in found["checks"]
+    }
+
+
+def test_the_doctor_says_what_to_do_about_a_folder_that_cannot_be_used(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("file").write_text("in the way")
+    monkeypatch.setenv("SHARDLAB_RUNS", str(Path("file").absolute() / "runs"))
+    assert main(["doctor"]) == 1
+    assert "→ set SHARDLAB_RUNS to a folder you can write to" in capsys.readouterr().out
