@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import torch
@@ -22,12 +23,17 @@ def _start(ctx: MemberContext) -> Job:
 
 
 def _finish(ctx: MemberContext, losses: list[float]) -> None:
+    """Emits the losses and, for the benchmarks, when each step's loss was known."""
     dist.barrier()
     if ctx.index == 0:
-        ctx.emit({"event": "losses", "losses": losses})
+        ctx.emit({"event": "losses", "losses": losses, "times": [t - _TIMES[0] for t in _TIMES]})
+
+
+_TIMES: list[float] = []
 
 
 def _mean(loss: Tensor) -> float:
+    _TIMES.append(time.perf_counter())
     value = loss.detach().clone()
     dist.all_reduce(value, dist.ReduceOp.SUM)
     return float(value) / dist.get_world_size()

@@ -1,0 +1,33 @@
+# From nothing: `make demo` shows the lab at work, `make test` proves it.
+PYTHON ?= $(firstword $(shell command -v python3.11) $(shell command -v python3.12) python3)
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/.installed
+	$(BIN)/lab demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: .venv/.installed-for-tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/.installed-for-tests
+	$(BIN)/python -m tests.benchmarks.peers
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/.installed-for-tests: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@ .venv/.installed
+
+clean:
+	rm -rf .venv build *.egg-info

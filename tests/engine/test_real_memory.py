@@ -1,0 +1,27 @@
+"""The ledger is not a story: the processes' resident memory falls with the ZeRO stage as it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.footprint import predicted_memory
+from tests.engine.running import Trained, train
+
+MODEL = {"layers": 8, "hidden": 512, "heads": 8, "seq": 16, "batch": 8, "microbatches": 1, "steps": 2}  # 25.4 M parameters
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Trained]:
+    return [train(parity=False, **MODEL, dp=2, zero=zero) for zero in range(4)]
+
+
+def test_resident_memory_falls_from_zero_0_to_3_as_the_ledger_says(runs: list[Trained]) -> None:
+    states = []
+    for run in runs:
+        ledger = predicted_memory(run.job)[0]
+        states.append(ledger["params"] + ledger["grads"] + ledger["optimizer"])
+    for zero in (1, 2, 3):
+        said = states[0] - states[zero]
+        for rank in (0, 1):
+            seen = runs[0].rss[rank] - runs[zero].rss[rank]
+            assert abs(seen - said) <= 0.15 * said, (zero, rank, seen, said)
