@@ -1,1 +1,1 @@
-"""Home of the Streamlit dashboard, which will stand on `lab` alone; today runs are compared through reports and `lab`."""
+"""Home of the Streamlit dashboard, which will stand on `lab` alone; today, reports and `lab show` compare runs."""

@@ -86,7 +86,9 @@ def _predecessors(a: Action, units: tuple[tuple[str, ...], ...]) -> Iterator[tup
 
 def _messages(program: Program, job: Job) -> Iterator[Complaint]:
     """Every send has its receive and every receive its send."""
-    sends = {(a.kind, a.stage, a.microbatch, z, a.peer): (z, i) for z, i, a in program if a.kind in SENDS}
+    sends: dict[tuple[object, ...], tuple[int, int]] = {
+        (a.kind, a.stage, a.microbatch, z, a.peer): (z, i) for z, i, a in program if a.kind in SENDS
+    }
     for z, i, a in program:
         if a.kind in RECEIVES and a.stage is not None:
             source = a.stage + (-1 if a.kind is Kind.RECV_ACT else 1)
@@ -127,7 +129,11 @@ def _reductions(program: Program, job: Job) -> Iterator[Complaint]:
         found = Counter((a.unit, a.microbatch, a.axis) for a in lane[:step] if a.kind is Kind.REDUCE)
         for (unit, k, axis), count in (wanted - found).items():
             which = f"{unit} mb{k}" if k is not None else unit
-            yield z, step, f"the gradients of {which} are not reduced over {axis} ({count} missing) before the step."
+            yield (
+                z,
+                step,
+                f"the gradients of {which} are not reduced over {axis} ({count} missing) before the step.",
+            )
 
 
 def grid(program: Program, mark: tuple[int, int] | None = None, width: int = 100) -> str:

@@ -75,16 +75,20 @@ class Comm:
         self.on_resume: Callable[[], None] = lambda: None
 
     def all_reduce(
-        self, tensor: torch.Tensor, axis: str, *, maximum: bool = False, stream: str = "", action: Action | None = None
+        self,
+        tensor: torch.Tensor,
+        axis: str,
+        *,
+        maximum: bool = False,
+        stream: str = "",
+        action: Action | None = None,
     ) -> Handle:
         """Starts to replace `tensor` by the sum (or maximum) over the group, on every member."""
         row = self._row("all_reduce", axis, tensor, stream, action)
         op = dist.ReduceOp.MAX if maximum else dist.ReduceOp.SUM
         return self._start(row, dist.all_reduce(tensor, op, self._group(axis), async_op=True), (tensor,))
 
-    def reduce_scatter(
-        self, out: torch.Tensor, full: torch.Tensor, axis: str, action: Action | None = None
-    ) -> Handle:
+    def reduce_scatter(self, out: torch.Tensor, full: torch.Tensor, axis: str, action: Action | None = None) -> Handle:
         """Starts to put into `out` this rank's slice (along dim 0) of the sum of `full`, which is used up.
 
         gloo has no reduce-scatter: torch's own all-reduces a copy and keeps a slice of it. The same is done here in
@@ -178,9 +182,10 @@ def _copy(out: torch.Tensor, part: torch.Tensor) -> None:
 
 
 def stamp_end(handle: Handle) -> Handle:
-        """Lets the backend itself note when an overlapped collective ended, not the later wait."""
-        def stamp(_: object) -> None:
-            handle.row.end_ns = time.perf_counter_ns()
+    """Lets the backend itself note when an overlapped collective ended, not the later wait."""
 
-        handle.work.get_future().add_done_callback(stamp)
-        return handle
+    def stamp(_: object) -> None:
+        handle.row.end_ns = time.perf_counter_ns()
+
+    handle.work.get_future().add_done_callback(stamp)
+    return handle

@@ -32,9 +32,7 @@ def _finish_lane(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
     actions = list(lane)
     if zero == 3:
         actions = gather_around_use(actions, uses, plan.prefetch if plan.overlap else 0, plan.keep_gathered)
-    actions = reduce_after_backward(
-        actions, buckets, uses, dp=plan.dp, zero=zero, over_tensor=job.scatters_sequence
-    )
+    actions = reduce_after_backward(actions, buckets, uses, dp=plan.dp, zero=zero, over_tensor=job.scatters_sequence)
     if not plan.overlap:
         actions = bound_in_flight(actions, most=0)
     elif zero >= 2:

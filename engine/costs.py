@@ -54,7 +54,7 @@ def counting() -> Iterator[Cost]:
 
 
 def warm_up() -> None:
-    """Makes torch load what its dispatch hooks need (1.6 s of imports), so that no rank pays for it in its first step."""
+    """Makes torch load what its dispatch hooks need (1.6 s), so that no rank pays for it in its first step."""
     x = torch.ones(2, 2, requires_grad=True)
     with counting():
         torch.nn.functional.linear(x, x).sum().backward()

@@ -24,12 +24,16 @@ def corpus(path: str | None) -> NDArray[np.uint8]:
 def global_batch(job: Job, step: int) -> NDArray[np.int64]:
     """The tokens of a step: [batch, seq + 1]; inputs are all but the last token, targets all but the first."""
     text, seq = corpus(job.training.text), job.model.seq
-    starts = np.random.default_rng((job.training.seed, step)).integers(0, len(text) - seq, job.training.batch)
-    return text[starts[:, None] + np.arange(seq + 1)].astype(np.int64)
+    starts: NDArray[np.int64] = np.random.default_rng((job.training.seed, step)).integers(
+        0, len(text) - seq, job.training.batch
+    )
+    tokens: NDArray[np.int64] = text[starts[:, None] + np.arange(seq + 1)].astype(np.int64)
+    return tokens
 
 
 def microbatches(job: Job, step: int, dp_index: int) -> NDArray[np.int64]:
     """One replica's share of a step: [microbatches, b, seq + 1]. Replicas take contiguous parts of the batch."""
     plan = job.plan
     shape = (plan.dp, plan.microbatches, job.microbatch_size, job.model.seq + 1)
-    return global_batch(job, step).reshape(shape)[dp_index]
+    share: NDArray[np.int64] = global_batch(job, step).reshape(shape)[dp_index]
+    return share

@@ -101,7 +101,7 @@ class _Walk:
     def run(self) -> DryRun:
         moved = True
         while moved:
-            moved = any([self._advance(z) for z in range(len(self.program.lanes))])
+            moved = sum(self._advance(z) for z in range(len(self.program.lanes))) > 0
         stuck = [
             Stuck(z, i, lane[i], str(self.ready(z, lane[i])))
             for z, (lane, i) in enumerate(zip(self.program.lanes, self.at, strict=True))

@@ -7,8 +7,8 @@
 | 2    | whole      | slice     | slice           |
 | 3    | slice      | slice     | slice           |
 
-(Rajbhandari et al. 2020, ZeRO, section 5.) Layers see ordinary tensors: views into the whole buffers. A whole buffer that
-is not there keeps its views and gives up only its memory, as in torch's FSDP.
+(Rajbhandari et al. 2020, ZeRO, section 5.) Layers see ordinary tensors: views into the whole buffers. A whole buffer
+that is not there keeps its views and gives up only its memory, as in torch's FSDP.
 """
 
 from __future__ import annotations

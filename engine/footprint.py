@@ -1,4 +1,4 @@
-"""Predicts the memory ledger by walking a program with the closed-form sizes: the peak of each category, on each rank."""
+"""Predicts the memory ledger by walking a program with closed-form sizes: each category's peak on each rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Change = tuple[str, int]  # category, bytes
 
 
 def predicted_memory(job: Job) -> list[dict[str, int]]:
-    """For each rank {rank, params, grads, optimizer, activations_peak, gathered_peak, buffers_peak, total_peak}, bytes."""
+    """Bytes on each rank: params, grads, optimizer, {activations,gathered,buffers,total}_peak."""
     mesh, lanes = mesh_of(job), [_lane_peaks(job, z) for z in range(job.plan.pp)]
     return [{"rank": rank} | lanes[mesh.coordinate(rank).pp] for rank in range(mesh.size)]
 

@@ -102,8 +102,8 @@ def predicted_communication(job: Job) -> dict[tuple[str, str], int]:
 
 
 def _tensor(job: Job) -> dict[tuple[str, str], int]:
-    """Inside layers: 4 all-reduces of [s, b, h] a block and micro-batch; with sequence parallelism 6 all-gathers (two of
-    them repeat the forward's for the weight gradient) and 4 reduce-scatters; three all-reduces of [s, b] for the loss.
+    """Inside layers: 4 all-reduces of [s, b, h] a block and micro-batch; with sequence parallelism 6 all-gathers (two
+    of them repeat the forward's for the weight gradient) and 4 reduce-scatters; 3 all-reduces of [s, b] for the loss.
     """
     t, m = job.plan.tp, job.plan.microbatches
     if t == 1:
@@ -136,7 +136,7 @@ def _norms(job: Job) -> dict[tuple[str, str], int]:
 
 
 def _data(job: Job) -> dict[tuple[str, str], int]:
-    """Gradients and parameters over the data axis: 2(N−1)/N·Ψ for ZeRO-0, 1; more where ZeRO-2/3 repeat per micro-batch."""
+    """Gradients and parameters over the data axis: 2(N−1)/N·Ψ for ZeRO-0 and 1; ZeRO-2 and 3 repeat per micro-batch."""
     n, zero = job.plan.dp, job.effective_zero
     if n == 1:
         return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import Store
 
 from engine.comm import Group
 from engine.job import Job
@@ -15,12 +16,11 @@ TIMEOUT = timedelta(minutes=5)  # the supervisor notices trouble in seconds; thi
 NCCL_LANES = ("pp_act_down", "pp_act_up", "pp_grad_down", "pp_grad_up")
 
 
-def connect(job: Job, rank: int, backend: str, store: dist.Store | None) -> dict[str, Group]:
-    """Joins the world and returns this rank's group on each axis; with no `store`, by torchrun's environment."""
+def connect(job: Job, rank: int, backend: str, store: Store | None) -> dict[str, Group]:
+    """Joins the world through `store` and returns this rank's group on each axis."""
     mesh = mesh_of(job)
     if mesh.size > 1:
-        world = {"rank": rank, "world_size": mesh.size} if store is not None else {}
-        dist.init_process_group(backend, store=store, timeout=TIMEOUT, **world)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=mesh.size, timeout=TIMEOUT)
     groups = {axis: _group(axis, mesh.group(axis, rank)) for axis in ("dp", "tp", "pp")}
     if backend == "nccl" and mesh.pp > 1:
         groups |= {lane: _group(lane, mesh.group("pp", rank)) for lane in NCCL_LANES}
@@ -31,5 +31,9 @@ def connect(job: Job, rank: int, backend: str, store: dist.Store | None) -> dict
 
 
 def _group(axis: str, ranks: list[int]) -> Group:
-    made = dist.new_group(ranks, timeout=TIMEOUT, use_local_synchronization=True, group_desc=axis) if len(ranks) > 1 else None
+    made = (
+        dist.new_group(ranks, timeout=TIMEOUT, use_local_synchronization=True, group_desc=axis)
+        if len(ranks) > 1
+        else None
+    )
     return Group(axis, tuple(ranks), made)

@@ -1,4 +1,4 @@
-"""Where a parameter's values come from: full tensors made from named seeds, then sliced, so every layout starts equal."""
+"""Where values come from: full tensors made from named seeds, then sliced, so that every layout starts equal."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ START_WAIT = 0.8  # seconds for one to appear: while torch is still being import
 
 _TARGET = re.compile(r"[\w.]+:\w+")
 
+
 @dataclass(frozen=True)
 class Member:
     """One process to run. `target` is "package.module:function", called with a `MemberContext`; `payload` is
@@ -110,9 +111,7 @@ def _check(members: Sequence[Member]) -> None:
             raise ValueError(f"the target {member.target!r} is not of the form 'package.module:function'")
 
 
-def _run(
-    request: Request, on_event: Callable[[str, dict[str, Any]], None], cancel: threading.Event | None
-) -> None:
+def _run(request: Request, on_event: Callable[[str, dict[str, Any]], None], cancel: threading.Event | None) -> None:
     """One try at the request."""
     with open_run() as (sock, nursery):
         _Run(sock, nursery, request).follow(on_event, cancel)
@@ -126,9 +125,7 @@ class _Run:
         self._supervisor: int | None = None  # its process id, once it has taken the request
         self._ended = False
 
-    def follow(
-        self, on_event: Callable[[str, dict[str, Any]], None], cancel: threading.Event | None
-    ) -> None:
+    def follow(self, on_event: Callable[[str, dict[str, Any]], None], cancel: threading.Event | None) -> None:
         try:
             self._channel.put(REQUEST, 0, pickle.dumps(self._request))
             while not self._ended:

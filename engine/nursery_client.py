@@ -71,7 +71,7 @@ class Nursery:
 
     def close(self) -> None:
         self.control.close()
-        self.process.terminate()  # it may be importing torch, and not looking at the socket
+        self.process.kill()  # it may be importing torch, and not looking at the socket
         self.process.wait()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -107,7 +107,3 @@ class Recorder:
         ops = [row.as_op(step, self.rank) for row in self.rows]
         self.rows = []
         return ops
-
-
-def total_flops(rows: Sequence[Row]) -> int:
-    return sum(row.cost.flops for row in rows)

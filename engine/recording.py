@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,10 +81,7 @@ _TYPES = {int: pa.int64(), str: pa.string(), float: pa.float64(), tuple[int, ...
 
 
 def _schema(row: Any) -> pa.Schema:
-    # get_type_hints resolves the strings that `from __future__ import annotations` leaves
-    import typing
-
-    return pa.schema([(name, _TYPES[kind]) for name, kind in typing.get_type_hints(row).items()])
+    return pa.schema([(name, _TYPES[kind]) for name, kind in get_type_hints(row).items()])
 
 
 OPS_SCHEMA, MEMORY_SCHEMA, METRICS_SCHEMA = _schema(Op), _schema(MemoryRow), _schema(MetricRow)
@@ -105,7 +102,7 @@ class Recording:
 
 def table(rows: list[Any], schema: pa.Schema) -> pa.Table:
     """Rows (named tuples or lists in column order) as an Arrow table."""
-    columns = list(zip(*rows, strict=True)) or [[] for _ in schema]
+    columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
 

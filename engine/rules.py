@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.job import SCHEDULES, Job, JobRefused
+from engine.job import Job, JobRefused
 
 BYTE_VALUES = 256
 MAX_LOCAL_RANKS = 128
@@ -107,7 +107,7 @@ def _pipeline_rules(job: Job) -> Iterator[str]:
         )
     if plan.partition is not None:
         if len(plan.partition) != stages:
-            yield f"partition={_csv(plan.partition)} has {len(plan.partition)} entries: use {stages}, one for each stage."
+            yield f"partition={_csv(plan.partition)} has {len(plan.partition)} entries: use {stages}, one a stage."
         if min(plan.partition, default=0) < 1 or sum(plan.partition) != model.layers:
             yield (
                 f"partition={_csv(plan.partition)} must share out layers={model.layers}, at least 1 to each stage:"
@@ -128,7 +128,7 @@ def _data_rules(job: Job) -> Iterator[str]:
         if not Path(text).is_file():
             yield f"text={text!r} is not a file that exists: name a readable text file."
         elif Path(text).stat().st_size < job.model.seq + 2:
-            yield f"text={text!r} is shorter than one sequence of seq={job.model.seq}: use a longer file or a smaller seq."
+            yield f"text={text!r} is shorter than seq={job.model.seq}: use a longer file or a smaller seq."
 
 
 def _divisors(total: int) -> list[int]:
@@ -153,6 +153,3 @@ def _even(layers: int, stages: int) -> tuple[int, ...]:
 
 def _csv(numbers: tuple[int, ...]) -> str:
     return ",".join(map(str, numbers))
-
-
-assert set(SCHEDULES) == {"naive", "gpipe", "1f1b", "interleaved"}

@@ -66,9 +66,7 @@ class Runtime:
         self.adam = Adam(job.training.lr)
         tokens = job.training.batch * job.model.seq
         self.model = GPT(job.model, TensorAxis(comm, job.scatters_sequence), 1.0 / tokens)
-        self.buckets = {
-            b.name: FlatBucket(job, b, self.at, device, ledger) for b in lane_buckets(job, self.at.pp)
-        }
+        self.buckets = {b.name: FlatBucket(job, b, self.at, device, ledger) for b in lane_buckets(job, self.at.pp)}
         self.home = {unit: b for b in self.buckets.values() for unit in b.bucket.units}
         self.stage_units = stages(job)
         self.params = {unit: self._params(unit) for s in self.stage_units for unit in s if unit in self.home}
@@ -76,14 +74,13 @@ class Runtime:
         self._do: dict[Kind, Callable[[Action, _Step], None]] = {
             Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward, Kind.GATHER: self._gather,
             Kind.RELEASE: self._release, Kind.REDUCE: self._reduce, Kind.WAIT: self._wait, Kind.STEP: self._optimize,
-            Kind.SEND_ACT: self._send, Kind.SEND_GRAD: self._send, Kind.RECV_ACT: self._recv, Kind.RECV_GRAD: self._recv,
+            Kind.SEND_ACT: self._send, Kind.SEND_GRAD: self._send, Kind.RECV_ACT: self._recv,
+            Kind.RECV_GRAD: self._recv,
         }  # fmt: skip
 
     def _params(self, unit: str) -> dict[str, Tensor]:
         owners = needs(self.job.model, unit)
-        return {
-            name: p for o in owners for name, p in self.home[o].params.items() if name.startswith(o + ".")
-        }
+        return {name: p for o in owners for name, p in self.home[o].params.items() if name.startswith(o + ".")}
 
     def initialize(self, source: Source) -> None:
         for bucket in self.buckets.values():
@@ -257,6 +254,7 @@ class Runtime:
             if self.comm.size(axis) > 1:
                 self.comm.now(self.comm.all_reduce(both, axis, stream="world"))
         return float(both[0]), float(both[1]) ** 0.5
+
 
 def _place(a: Action) -> tuple[int, int]:
     assert a.stage is not None and a.microbatch is not None, a

@@ -37,7 +37,11 @@ def choose_backend(world_size: int, gpus: int) -> Backend:
     if gpus >= world_size:
         return Backend("nccl", "cuda", f"each of the {world_size} ranks has a GPU of its own")
     if gpus:
-        return Backend("gloo", "cpu", f"{world_size} ranks cannot share {gpus} GPUs under NCCL, so all compute on the CPU")
+        return Backend(
+            "gloo",
+            "cpu",
+            f"{world_size} ranks cannot share {gpus} GPUs under NCCL, so all compute on the CPU",
+        )
     return Backend("gloo", "cpu", "this machine has no GPU")
 
 

@@ -26,9 +26,10 @@ from typing import NoReturn
 from engine import verdict
 from engine.channel import CANCEL, DONE, EVENT, FAILED, RAISED, STARTED, Channel, Request
 from engine.children import Child, kill_all
+from engine.hang import HangWatch
 from engine.member import DUMP_SIGNAL, Task
 from engine.status import StatusBoard
-from engine.verdict import SERVER, Failure, Grade, HangWatch, Trouble
+from engine.verdict import SERVER, Failure, Grade, Trouble
 
 COLLECT = 0.3  # seconds from the first sign of trouble to the verdict: the others' reports come in
 DUMP_WAIT = 0.15  # seconds for a stuck member to print its stack

@@ -7,6 +7,7 @@ token matrix that both ends use. It computes nothing by itself; embedding and he
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 from engine.job import Job, Model
 
@@ -43,7 +44,7 @@ def stages(job: Job) -> tuple[tuple[str, ...], ...]:
     count, blocks = job.plan.pp * job.plan.chunks, block_names(job.model)
     sizes = job.plan.partition or _balanced(job.model, count)
     edges = [sum(sizes[:i]) for i in range(count + 1)]
-    dealt = [list(blocks[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    dealt = [list(blocks[a:b]) for a, b in pairwise(edges)]
     dealt[0].insert(0, "embedding")
     dealt[-1].append("head")
     return tuple(map(tuple, dealt))

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import re
 import signal
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 
 from engine.status import Note, Phase, StatusBoard
 
@@ -100,9 +97,7 @@ def failure(troubles: Sequence[Trouble], names: Sequence[str], board: StatusBoar
     """The report to the client: the root, and what came of it elsewhere."""
     root = root_of(troubles)
     others = tuple(
-        f"{names[trouble.index]} {trouble.short}"
-        for trouble in troubles
-        if trouble.index not in (root.index, SERVER)
+        f"{names[trouble.index]} {trouble.short}" for trouble in troubles if trouble.index not in (root.index, SERVER)
     )
     if root.index == SERVER:
         return Failure("the fork server", "", root.cause, root.traceback, others)
@@ -142,60 +137,6 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return str(number)
-
-
-class HangWatch:
-    """Notices a run that stands still: no counter moves and hardly any CPU time is used, for `hang_seconds`.
-
-    CPU time keeps a slow or starved run from being called hung; time in which this process itself did not run (a
-    suspended laptop, an overloaded machine) is not counted at all. Someone who only spins is caught by `spin_seconds`.
-    """
-
-    TICK = 0.1
-    IDLE_CPU = 0.1  # seconds of CPU, all members together, that count as no work
-
-    def __init__(self, board: StatusBoard, hang_seconds: float, spin_seconds: float) -> None:
-        self._board, self._hang, self._spin = board, hang_seconds, spin_seconds
-        self._last = time.monotonic()
-        self._progress: dict[int, int] = {}
-        self._cpu = self._quiet = self._unmoved = 0.0
-
-    def stuck(self, pids: Mapping[int, int]) -> float | None:
-        """For how long the members `pids` (index: process id) have stood still, once it is too long."""
-        now = time.monotonic()
-        if now - self._last < self.TICK:
-            return None
-        elapsed, self._last = min(now - self._last, 2 * self.TICK), now
-        progress = {index: self._board.counter(index) for index in pids}
-        cpu = sum(self._cpu_seconds(index, pid) for index, pid in pids.items())
-        if progress != self._progress:
-            self._progress, self._cpu, self._quiet, self._unmoved = progress, cpu, 0.0, 0.0
-            return None
-        self._quiet += elapsed
-        self._unmoved += elapsed
-        if self._unmoved >= self._spin:
-            return self._unmoved
-        if cpu - self._cpu >= self.IDLE_CPU or (self._quiet >= self._hang and any(map(_wants_to_run, pids.values()))):
-            self._cpu, self._quiet = cpu, 0.0
-        return self._quiet if self._quiet >= self._hang else None
-
-    def _cpu_seconds(self, index: int, pid: int) -> float:
-        """CPU time used by a member. Linux tells it for any process, exactly; elsewhere the heartbeat must do."""
-        if sys.platform == "linux":
-            try:
-                return time.clock_gettime((~pid << 3) | 2)  # the kernel's name for the CPU clock of process `pid`
-            except OSError:  # it ended this very moment
-                pass
-        return self._board.read(index).cpu_seconds
-
-
-def _wants_to_run(pid: int) -> bool:
-    """Whether Linux has it running, waiting for a core, or waiting for a disk: slow, perhaps, but not hung."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] in ("R", "D")
 
 
 def culprit(notes: Mapping[int, Note], stopped: Mapping[int, int]) -> int:

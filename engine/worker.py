@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
-import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import FileStore, Store
 
 from engine.comm import Comm
 from engine.compile import compile_job
@@ -25,20 +25,11 @@ from engine.mesh import mesh_of
 from engine.program import Action, Program
 from engine.recorder import Recorder
 from engine.recording import append_live, live_path
-from engine.runtime import Runtime
-
+from engine.runtime import Runtime, StepResult
 
 __all__ = ["run_rank", "run_reference", "warm_up"]
 
 REFERENCE_FILE = "reference.pt"
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a process runs. reason says why this backend was chosen."""
-
-    backend: str
-    device: str
 
 
 def run_rank(ctx: MemberContext) -> None:
@@ -46,7 +37,7 @@ def run_rank(ctx: MemberContext) -> None:
     payload = ctx.payload
     job, rank = Job.from_options(**payload["job"]), int(payload["rank"])
     run_dir = Path(payload["run_dir"])
-    runtime = _build(job, rank, payload, dist.FileStore(ctx.rendezvous, job.world_size))
+    runtime = _build(job, rank, payload, FileStore(ctx.rendezvous, job.world_size))
     runtime.comm.on_wait, runtime.comm.on_resume = ctx.status.waiting, ctx.status.computing
     ctx.emit({"event": "ready", "rank": rank, "at_ns": time.perf_counter_ns()})
     program = Program.parse(payload["program"]) if payload.get("program") else compile_job(job)
@@ -72,7 +63,8 @@ def run_reference(ctx: MemberContext) -> None:
     runtime = _build(job, 0, ctx.payload | {"backend": "gloo"}, None)
     losses, norms = [], []
     for step, _, _, result in _train(runtime, compile_job(job), lambda a: ctx.status.action(b"one-process reference")):
-        runtime.recorder.flush(step), runtime.ledger.flush(step)
+        runtime.recorder.flush(step)
+        runtime.ledger.flush(step)
         losses.append(result.loss)
         norms.append(result.grad_norm)
     weights = {name: p.detach().cpu() for b in runtime.buckets.values() for name, p in b.params.items()}
@@ -82,7 +74,7 @@ def run_reference(ctx: MemberContext) -> None:
     ctx.emit({"event": "reference", "losses": losses, "grad_norms": norms})
 
 
-def _build(job: Job, rank: int, payload: dict[str, Any], store: dist.Store | None) -> Runtime:
+def _build(job: Job, rank: int, payload: dict[str, Any], store: Store | None) -> Runtime:
     torch.set_num_threads(1)
     device = torch.device(payload["device"])
     if device.type == "cuda":
@@ -94,7 +86,9 @@ def _build(job: Job, rank: int, payload: dict[str, Any], store: dist.Store | Non
     return runtime
 
 
-def _train(runtime: Runtime, program: Program, entering: Any) -> Any:
+def _train(
+    runtime: Runtime, program: Program, entering: Callable[[Action], None]
+) -> Iterator[tuple[int, int, int, StepResult]]:
     """Yields (step, start ns, end ns, result) of each step."""
     job, lane = runtime.job, program.lanes[runtime.at.pp]
     for step in range(job.training.steps):
@@ -108,8 +102,8 @@ def _train(runtime: Runtime, program: Program, entering: Any) -> Any:
 def _compare(runtime: Runtime, run_dir: Path) -> tuple[float, float]:
     """Largest |Δ| between this rank's weights and the reference's, absolute and ÷ the model's largest weight.
 
-    The scale is the whole model's: a bias that starts at zero has none of its own, and Adam turns rounding in a gradient
-    that is nearly zero into a visible part of its first step.
+    The scale is the whole model's: a bias that starts at zero has none of its own, and Adam turns rounding in a
+    gradient that is nearly zero into a visible part of its first step.
     """
     path = run_dir / REFERENCE_FILE
     while not path.exists():

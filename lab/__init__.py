@@ -47,13 +47,9 @@ def run(
     Raises `JobRefused` with one sentence for a job that cannot run, `RunFailed` for a run that did not end
     well.
     """
-    from engine.launch import warm
-    from lab.execute import refuse, run_job
+    from lab.execute import run_job
 
-    chosen = _job(job, options)
-    refuse(chosen)
-    warm()  # torch loads there while the rest loads here
-    return run_job(chosen, parity=parity, program=program, on_progress=on_progress, cancel=cancel)
+    return run_job(_job(job, options), parity=parity, program=program, on_progress=on_progress, cancel=cancel)
 
 
 def _job(base: Job | str | Path | None, options: dict[str, Any]) -> Job:

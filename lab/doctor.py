@@ -47,9 +47,7 @@ def checks() -> Iterator[Check]:
             yield look()
         except Exception as error:
             name = look.__name__.replace("_", " ")
-            yield Check(
-                name, f"{type(error).__name__}: {error}", "this check itself failed: please report it"
-            )
+            yield Check(name, f"{type(error).__name__}: {error}", "this check itself failed: please report it")
     yield Check("browser", "not needed: a report is one file that any browser opens")
 
 
@@ -115,9 +113,7 @@ def accelerators() -> Check:
     from engine.session import visible_gpus
 
     count = visible_gpus()
-    return Check(
-        "GPUs", f"{count}; used when every rank can have one of its own" if count else "none, none needed"
-    )
+    return Check("GPUs", f"{count}; used when every rank can have one of its own" if count else "none, none needed")
 
 
 def processes() -> Check:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lab.summary import Outcome
 
 Event = dict[str, Any]
-DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +83,21 @@ def run_job(
     began = time.perf_counter()
     refuse(job)
     chosen = checked_program(job, program)
+    _load()
     store = store or Store()
     info = store.create(job, command=tuple(sys.argv))
     with store.executing(info.id):
         return _Execution(job, chosen, parity, on_progress, store, info, began).run(cancel)
+
+
+def _load() -> None:
+    """Imports what the run will need, while torch loads in the process that will fork the ranks."""
+    from engine.launch import warm
+
+    warm()
+    import engine.recording  # noqa: F401
+    import lab.analysis
+    import lab.summary  # noqa: F401
 
 
 def checked_program(job: Job, program: Program | None = None) -> Program:
@@ -132,8 +143,9 @@ class _Execution:
             self._end_early("stopped", "stopped by the user")
             raise
         except OSError as error:
-            self._end_early("failed", f"{self.folder}: {error.strerror or error}")
-            raise StoreError.writing(Path(error.filename or self.folder), error) from error
+            trouble = StoreError.writing(Path(error.filename or self.folder), error)
+            self._end_early("failed", str(trouble))
+            raise trouble from error
         except RunFailed as error:
             self._end_early("failed", str(error))
             if (full := self._disk_trouble(str(error.failure.cause))) is not None:
@@ -148,9 +160,7 @@ class _Execution:
         from engine.session import choose_backend, members, visible_gpus
 
         backend = choose_backend(self.job.world_size, visible_gpus())
-        self.info = replace(
-            self.info, backend=backend.name, device=backend.device, backend_reason=backend.reason
-        )
+        self.info = replace(self.info, backend=backend.name, device=backend.device, backend_reason=backend.reason)
         self.store.write(self.info)
         (self.folder / "program.txt").write_text(self.program.text(), encoding="utf-8")
         self._tell("starting")
@@ -217,9 +227,7 @@ class _Execution:
         ended = replace(self.info, status=status, message=message)
         with suppress(StoreError):
             self.store.write(ended)
-        with suppress(
-            Exception
-        ):  # what went wrong before is the news; the live rows stay readable as they are
+        with suppress(Exception):  # what went wrong before is the news; the live rows stay readable as they are
             self._keep(ended)
 
     def _disk_trouble(self, cause: str) -> StoreError | None:
@@ -236,17 +244,15 @@ class _Execution:
         from engine.recording import finalize
         from lab.summary import summarise
 
-        self._complete_metrics()
-        recording = finalize(self.folder)
         for spare in self.folder.glob("reference.pt*"):
             spare.unlink()  # as large as the model, and compared by now
+        self._complete_metrics()
+        recording = finalize(self.folder)
         summary = summarise(info, self.job, self.program, recording, self._outcome())
         write_whole(self.folder / "summary.json", json.dumps(summary, indent=2, allow_nan=False))
         self.store.write(info)
         run = Run(Entry(info, digest(summary)), self.store)
-        run.__dict__.update(
-            job=self.job, recording=recording, summary=summary
-        )  # already at hand: no need to read
+        run.__dict__.update(job=self.job, recording=recording, summary=summary)  # already at hand: no need to read
         return run
 
     def _complete_metrics(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -134,9 +135,7 @@ def read_entry(folder: Path) -> Entry:
         return Entry(info, digest(summary))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
-        return Entry(
-            RunInfo(id=folder.name, created=_created(folder.name), status="corrupt", message=reason), {}
-        )
+        return Entry(RunInfo(id=folder.name, created=_created(folder.name), status="corrupt", message=reason), {})
 
 
 def _read_info(folder: Path) -> RunInfo:
@@ -205,7 +204,13 @@ def _created(run_id: str) -> str:
 
 def write_info(folder: Path, info: RunInfo) -> None:
     """Replaces `run.json` in one step, so that a reader never sees half of it."""
-    write_whole(folder / "run.json", json.dumps(asdict(info), indent=2))
+    path, text = folder / "run.json", json.dumps(asdict(info), indent=2)
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        if error.errno != errno.ENOSPC or not path.exists():
+            raise
+        path.write_text(text, encoding="utf-8")  # on a full disk: into the block the old text has
 
 
 def write_whole(path: Path, text: str) -> None:

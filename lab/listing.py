@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -10,6 +12,7 @@ from lab.doctor import Check
 from lab.runs import Run
 
 NEWEST = 20
+MAX_REASON = 150  # characters
 
 
 def print_runs(found: list[Run], console: Console, everything: bool = False) -> None:
@@ -37,13 +40,10 @@ def print_runs(found: list[Run], console: Console, everything: bool = False) -> 
     console.print(table)
     for run in shown:
         if run.message:
-            console.print(
-                Text(f"{run.id} {run.status}: {run.message.splitlines()[0]}", style="dim"), soft_wrap=True
-            )
+            why = shorten(run.message.splitlines()[0], MAX_REASON, placeholder=" …")
+            console.print(Text(f"{run.id} {run.status}: {why}", style="dim"), soft_wrap=True)
     if len(shown) < len(found):
-        console.print(
-            f"and {len(found) - len(shown)} older ones: lab runs --all", style="dim", highlight=False
-        )
+        console.print(f"and {len(found) - len(shown)} older ones: lab runs --all", style="dim", highlight=False)
 
 
 def _style(run: Run) -> str:

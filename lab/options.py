@@ -70,9 +70,7 @@ def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
     if not word.startswith("-"):
         raise JobRefused(f"`{used.prog}` does not know what to do with {word!r}: see `{used.prog} --help`.")
     flag = word.split("=")[0]
-    flags = [
-        option for action in used._actions for option in action.option_strings if option.startswith("--")
-    ]
+    flags = [option for action in used._actions for option in action.option_strings if option.startswith("--")]
     near = _near(flag.replace("_", "-"), flags)
     raise JobRefused(f"`{used.prog}` has no option {flag}: {near or f'see `{used.prog} --help`.'}")
 
@@ -101,9 +99,7 @@ def _add_option(group: Any, field: Field[Any], doc: str) -> None:
     if field.name == "schedule":
         doc += f" One of {', '.join(SCHEDULES)}."
     tail = "" if default is None else f" Default: {default}."
-    group.add_argument(
-        flag, metavar=metavar, default=argparse.SUPPRESS, help=f"{doc}{tail}".replace("%", "%%")
-    )
+    group.add_argument(flag, metavar=metavar, default=argparse.SUPPRESS, help=f"{doc}{tail}".replace("%", "%%"))
 
 
 def field_docs(kind: type[Any]) -> dict[str, str]:

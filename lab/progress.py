@@ -52,7 +52,7 @@ def words(progress: Progress) -> str:
     count = f"{progress.world_size} process{'es' if progress.world_size > 1 else ''}"
     match progress.phase:
         case "starting":
-            return f"starting {count}"
+            return f"starting {count} (the first time, torch is loaded too)"
         case "ready":
             return f"{count} connected"
         case "finishing":

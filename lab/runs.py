@@ -58,11 +58,7 @@ class Run:
         from engine.job import Job, JobRefused
 
         try:
-            return (
-                Job.from_options(**self.info.job)
-                if self.info.job
-                else Job.from_toml(self.folder / "job.toml")
-            )
+            return Job.from_options(**self.info.job) if self.info.job else Job.from_toml(self.folder / "job.toml")
         except JobRefused as error:
             raise RunCorrupt(f"the job of run {self.id} cannot be read: {error}") from error
 
@@ -166,9 +162,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         first, *rest = (html.escape(fact) for fact in self._facts())
-        colour = (
-            "#0072B2" if self.status == "finished" and self.digest.get("parity") is not False else "#D55E00"
-        )
+        colour = "#0072B2" if self.status == "finished" and self.digest.get("parity") is not False else "#D55E00"
         badge = f"border:1px solid {colour};border-radius:4px;padding:1px 6px;color:{colour}"
         lines = f'<span style="{badge}">{first}</span> <code>{html.escape(self.id)}</code>'
         return f'<div style="line-height:1.8">{lines}<br>{" · ".join(rest)}</div>'

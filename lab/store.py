@@ -33,10 +33,8 @@ class StoreError(Exception):
 
     @classmethod
     def writing(cls, path: Path, error: OSError) -> StoreError:
-        reason = error.strerror or str(error)
-        return cls(
-            f"{path} cannot be written: {reason}; free some space or set SHARDLAB_RUNS to another folder."
-        )
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        return cls(f"{path} cannot be written: {reason}; free some space or set SHARDLAB_RUNS to another folder.")
 
 
 class RunNotFound(LookupError):
@@ -156,12 +154,8 @@ class Store:
                 return found[0]
             if found:
                 some = ", ".join(entry.info.id for entry in found[:4])
-                raise RunNotFound(
-                    f"{name!r} fits {len(found)} runs ({some}{', …' * (len(found) > 4)}): say more."
-                )
-        raise RunNotFound(
-            f"there is no run {name!r} in {self.root}: `lab runs` lists them; the newest is `latest`."
-        )
+                raise RunNotFound(f"{name!r} fits {len(found)} runs ({some}{', …' * (len(found) > 4)}): say more.")
+        raise RunNotFound(f"there is no run {name!r} in {self.root}: `lab runs` lists them; the newest is `latest`.")
 
 
 def _words(job: Job) -> str:

@@ -48,9 +48,7 @@ class Outcome:
     wall_s: float | None = None
 
 
-def summarise(
-    info: RunInfo, job: Job, program: Program, recording: Recording, outcome: Outcome | None = None
-) -> Row:
+def summarise(info: RunInfo, job: Job, program: Program, recording: Recording, outcome: Outcome | None = None) -> Row:
     """The summary of a run with whatever steps it got through."""
     outcome = outcome or Outcome()
     steps = [_step(row) for row in recording.metrics.to_pylist()]

@@ -85,8 +85,8 @@ def parity(summary: Row) -> RenderableType:
         f" weights {_tiny(found['param_max_abs_diff'])}"
     )
     definition = (
-        "Δ: largest difference over all steps or weights, of the gradient norm relative; allowed, all relative:"
-        f" {_power(LOSS_LIMIT)}, {_power(GRAD_NORM_LIMIT)}, {_power(PARAM_LIMIT)}"
+        "Δ: largest difference over all steps or weights, of the gradient norm relative;"
+        f" allowed, all relative: {_power(LOSS_LIMIT)}, {_power(GRAD_NORM_LIMIT)}, {_power(PARAM_LIMIT)}"
     )
     return Group(
         line + Text(differences, style="not bold default"),
@@ -123,7 +123,7 @@ def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
     chunks = f" in {plan.chunks} chunks" if plan.chunks > 1 else ""
     yield (
         "plan",
-        f"{_count(job.world_size, 'process')} = {', '.join(parts)}{chunks}, {plan.microbatches} micro-batches",
+        f"{_count(job.world_size, 'process')} = {', '.join(parts)}{chunks}, {_count(plan.microbatches, 'micro-batch')}",
     )
     model = job.model
     widths = f"hidden {model.hidden}, {model.heads} heads, seq {model.seq}, vocab {model.vocab}"
@@ -158,7 +158,7 @@ def _loss(step: Row) -> str:
 
 
 def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}{'es' if what.endswith('s') else 's'}"
+    return f"{n} {what}" if n == 1 else f"{n} {what}{'es' if what.endswith(('s', 'ch')) else 's'}"
 
 
 # -- time ----------------------------------------------------------------------------------------------------
@@ -215,9 +215,7 @@ def bubble(summary: Row, run: Run) -> Text:
         "interleaved": ("(p−1)/(vm+p−1)", f"p={plan.pp}, m={plan.microbatches}, v={plan.chunks}"),
     }.get(plan.schedule, ("(p−1)/(m+p−1)", f"p={plan.pp}, m={plan.microbatches}"))
     text = Text("\nbubble  ", style="bold")
-    text.append(
-        f"{percent(found['measured'])} measured   {percent(found['replayed'])} replayed   ", style="not bold"
-    )
+    text.append(f"{percent(found['measured'])} measured   {percent(found['replayed'])} replayed   ", style="not bold")
     known = found["formula"] is not None
     text.append(f"{percent(found['formula'])} by formula" if known else "no formula known", style="not bold")
     definition = (
@@ -231,5 +229,6 @@ def _shared_cores(run: Run) -> Text | None:
     cores = int(run.info.environment.get("cpu_count", os.cpu_count() or 1))
     if run.job.world_size <= cores:
         return None
-    words = f"{run.job.world_size} processes share {cores} cores: part of the measured idle time is waiting for one"
+    count = run.job.world_size
+    words = f"{count} processes share {cores} cores: part of the measured idle time is waiting for one"
     return Text(words, style="dim")

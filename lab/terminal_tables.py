@@ -66,9 +66,7 @@ def memory(summary: Row, width: int = MAX_WIDTH) -> Group:
     groups: dict[tuple[Any, ...], list[int]] = {}
     for row in summary["memory"]["per_rank"]:
         forecast = predicted.get(row["rank"], {})
-        groups.setdefault(tuple((row[name], forecast.get(name)) for name in CATEGORIES), []).append(
-            row["rank"]
-        )
+        groups.setdefault(tuple((row[name], forecast.get(name)) for name in CATEGORIES), []).append(row["rank"])
     for values, ranks in groups.items():
         table.add_row(spans_of(ranks), "measured", *(amount(value / size) for value, _ in values))
         table.add_row("", "predicted", *(_prediction(wanted, value, size) for value, wanted in values))

@@ -23,12 +23,12 @@ LETTERS = {
     "recompute": "R", STEP: "S",
 }  # fmt: skip
 STYLES = {
-    "forward": "bold white on #0061a4",
-    "backward": "bold black on #e69f00",
-    "backward_input": "bold black on #e69f00",
-    "backward_weight": "bold black on #f0e442",
-    "recompute": "bold black on #56b4e9",
-    STEP: "bold white on #00704f",
+    "forward": "bold #ffffff on #0061a4",
+    "backward": "bold #000000 on #e69f00",
+    "backward_input": "bold #000000 on #e69f00",
+    "backward_weight": "bold #000000 on #f0e442",
+    "recompute": "bold #000000 on #56b4e9",
+    STEP: "bold #ffffff on #00704f",
     COMMUNICATION: "bold #b0528a",
     IDLE: "dim",
 }
@@ -141,9 +141,7 @@ def _spans(ops: StepOps, rows: slice, mask: NDArray[np.bool_]) -> Spans:
     return spans(ops.start[rows][mask], ops.end[rows][mask])
 
 
-def _pieces(
-    owners: list[tuple[str, int]], winner: NDArray[np.int64], talking: NDArray[np.bool_]
-) -> Iterator[Piece]:
+def _pieces(owners: list[tuple[str, int]], winner: NDArray[np.int64], talking: NDArray[np.bool_]) -> Iterator[Piece]:
     turns = np.flatnonzero(np.diff(winner)) + 1
     for cells in np.split(np.arange(len(winner)), turns):
         what, k = owners[int(winner[cells[0]])]
@@ -154,6 +152,4 @@ def _pieces(
         label = f"{letter}{k}" if k >= 0 else letter
         label = label if len(label) <= len(cells) else letter
         rest = cells[len(label) :]
-        yield Piece(
-            what, label + "".join(MARK[COMMUNICATION] if talking[i] else letter.lower() for i in rest)
-        )
+        yield Piece(what, label + "".join(MARK[COMMUNICATION] if talking[i] else letter.lower() for i in rest))

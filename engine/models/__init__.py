@@ -1,1 +1,1 @@
-"""Models, written once for every parallel plan. Parameters are described here without torch; see `gpt` for the maths."""
+"""Models, written once for every parallel plan: `params` describes their parameters without torch, `gpt` computes."""

@@ -1,4 +1,4 @@
-"""Tensor parallelism (Shoeybi et al. 2019, Megatron-LM, section 3) and sequence parallelism (Korthikanti et al. 2022, 4.2).
+"""Tensor parallelism (Shoeybi et al. 2019, section 3) and sequence parallelism (Korthikanti et al. 2022, 4.2).
 
 A column-parallel linear splits its output features, the row-parallel linear after it splits its input features; one
 collective when entering the pair and one when leaving it make the result whole. Activations are [s, b, h]: sequence
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function

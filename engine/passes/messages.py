@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engine.program import COMPUTE, Action, Kind, Lanes
+from collections.abc import Callable
+
+from engine.program import Action, Kind, Lanes
 
 
 def add_messages(lanes: Lanes, num_stages: int, early: bool) -> Lanes:
@@ -17,9 +19,7 @@ def add_messages(lanes: Lanes, num_stages: int, early: bool) -> Lanes:
         s, k = action.stage, action.microbatch
         assert s is not None
         ahead, behind = (s - 1, s + 1) if action.kind is Kind.FORWARD else (s + 1, s - 1)
-        recv, send = (
-            (Kind.RECV_ACT, Kind.SEND_ACT) if action.kind is Kind.FORWARD else (Kind.RECV_GRAD, Kind.SEND_GRAD)
-        )
+        recv, send = (Kind.RECV_ACT, Kind.SEND_ACT) if action.kind is Kind.FORWARD else (Kind.RECV_GRAD, Kind.SEND_GRAD)
         comes = 0 <= ahead < num_stages and home[ahead] != home[s]
         leaves = 0 <= behind < num_stages and home[behind] != home[s]
         before = Action(recv, microbatch=k, stage=s, peer=home[ahead]) if comes else None
@@ -29,7 +29,11 @@ def add_messages(lanes: Lanes, num_stages: int, early: bool) -> Lanes:
     return tuple(_thread(lane, hop, early) for lane in lanes)
 
 
-def _thread(lane: tuple[Action, ...], hop, early: bool) -> tuple[Action, ...]:  # type: ignore[no-untyped-def]
+Hop = Callable[[Action], tuple[Action | None, Action | None]]
+
+
+def _thread(lane: tuple[Action, ...], hop: Hop, early: bool) -> tuple[Action, ...]:
+    """A lane with the messages of its actions around them."""
     hops = [hop(action) for action in lane]
     out: list[Action] = []
     for i, action in enumerate(lane):
@@ -39,7 +43,3 @@ def _thread(lane: tuple[Action, ...], hop, early: bool) -> tuple[Action, ...]:  
             out += filter(None, [hops[i + 1][0]])
         out += filter(None, [action, hops[i][1]])
     return tuple(out)
-
-
-def is_compute(action: Action) -> bool:
-    return action.kind in COMPUTE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from engine.buckets import Bucket
@@ -16,14 +17,12 @@ def reduce_after_backward(
     """Adds a REDUCE where a bucket's gradients are complete.
 
     ZeRO-0 and 1 keep full gradients, so once a step: after the bucket's last backward. ZeRO-2 and 3 keep only shards, so
-    after each micro-batch. over_tensor: sequence parallelism gives each tensor rank a partial gradient of the
-    parameters it holds whole, which must be summed first (Korthikanti et al. 2022, section 4.2.2).
+    after every micro-batch. over_tensor: sequence parallelism gives each tensor rank a partial gradient of the
+    parameters it holds whole, to be summed first (Korthikanti et al. 2022, section 4.2.2).
     """
-    done_at = {i: [] for i in range(len(lane))}  # type: dict[int, list[Bucket]]
+    done_at: dict[int, list[Bucket]] = defaultdict(list)
     for bucket in buckets:
-        users = [
-            i for i, a in enumerate(lane) if a.kind is Kind.BACKWARD and set(needs(a.unit)) & set(bucket.units)
-        ]
+        users = [i for i, a in enumerate(lane) if a.kind is Kind.BACKWARD and set(needs(a.unit)) & set(bucket.units)]
         for i in _last_of_each_microbatch(lane, users) if zero >= 2 else users[-1:]:
             done_at[i].append(bucket)
     out: list[Action] = []
@@ -51,7 +50,7 @@ def _reductions(bucket: Bucket, after: Action, dp: int, zero: int, over_tensor: 
 
 
 def bound_in_flight(lane: Sequence[Action], most: int) -> list[Action]:
-    """At most `most` data-axis reductions outstanding: each holds a full gradient buffer that ZeRO-2/3 cannot afford."""
+    """At most `most` data-axis reductions outstanding: each holds a whole gradient buffer, dear under ZeRO-2 and 3."""
     out: list[Action] = []
     flying: list[str] = []
     for action in lane:

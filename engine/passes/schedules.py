@@ -1,8 +1,8 @@
 """Pipeline schedules: in which order does each pipeline rank run its forwards and backwards?
 
 A schedule is a function (pipeline ranks p, micro-batches m, chunks v) → one list of stage-level actions per rank.
-Stage s lives on rank s mod p. Backwards always run in micro-batch order, so that every schedule adds gradients up in the
-same order and gives the same bits.
+Stage s lives on rank s mod p. Backwards always run in micro-batch order, so that every schedule adds gradients up in
+the same order and gives the same bits.
 """
 
 from __future__ import annotations

@@ -12,18 +12,24 @@ from engine.program import RECEIVES, SENDS
 from engine.recording import Recording
 from lab.analysis.table import AXIS_ORDER, StepOps, step_ops
 
-Communication = TypedDict(
-    "Communication", {"axis": str, "op": str, "count": int, "logical_bytes": int, "wire_bytes": int}
-)
+
+class Communication(TypedDict):
+    axis: str
+    op: str
+    count: int
+    logical_bytes: int
+    wire_bytes: int
+
 
 _MESSAGES = tuple(kind.value for pair in SENDS.items() for kind in pair)
 
 
 def communication(recording: Recording, mesh: Mesh, step: int) -> list[Communication]:
-    """Bytes and counts of a step, by axis and operation, on rank 0 of each axis: the lowest rank that uses it.
+    """Bytes and counts of a step by axis and operation, on the lowest rank that uses the axis.
 
-    A message is named after what that rank does with it: `send_act`, `recv_grad`… Rows come in the order dp, tp, pp, tie,
-    world, then by operation. logical_bytes: what the algorithm moves per rank; wire_bytes: what the backend moves.
+    A message is named after what that rank does with it: `send_act`, `recv_grad`… Rows come in the order
+    dp, tp, pp, tie, world, then by operation. logical_bytes: what the algorithm moves per rank; wire_bytes:
+    what the backend moves.
     """
     ops = step_ops(recording, step)
     rows: list[Communication] = []
@@ -35,30 +41,28 @@ def communication(recording: Recording, mesh: Mesh, step: int) -> list[Communica
         named = _operation(ops)[mine]
         for op in sorted(set(named)):
             these = mine[named == op]
-            sums = {"logical_bytes": int(ops.logical[these].sum()), "wire_bytes": int(ops.wire[these].sum())}
-            rows.append(Communication(axis=axis, op=op, count=len(these), **sums))  # type: ignore[typeddict-item]
+            logical, wire = int(ops.logical[these].sum()), int(ops.wire[these].sum())
+            rows.append(Communication(axis=axis, op=op, count=len(these), logical_bytes=logical, wire_bytes=wire))
     return rows
 
 
 def _operation(ops: StepOps) -> NDArray[np.object_]:
-    return np.asarray(np.where(np.isin(ops.kind.astype(str), _MESSAGES), ops.kind, ops.op), object)
+    return np.asarray(np.where(ops.among("kind", _MESSAGES), ops.kind, ops.op), object)
 
 
 def communication_matrix(recording: Recording, step: int, world_size: int | None = None) -> NDArray[np.int64]:
-    """Logical bytes[from, to] of a step. Messages as sent; collectives as a ring, each rank to the next of its group.
+    """Logical bytes[from, to] of a step.
 
-    The ring is the algorithm the logical bytes belong to; a backend may route them otherwise.
+    Messages as sent; collectives as a ring, from each rank to the next of its group. The ring is the
+    algorithm the logical bytes belong to; a backend may route them otherwise.
     """
     ops = step_ops(recording, step)
     size = world_size or max(ops.ranks) + 1
     matrix = np.zeros((size, size), np.int64)
-    sends = np.isin(ops.kind.astype(str), [k.value for k in SENDS])
-    receives = np.isin(ops.kind.astype(str), [k.value for k in RECEIVES])
+    sends = ops.among("kind", [k.value for k in SENDS])
+    receives = ops.among("kind", [k.value for k in RECEIVES])
     for row in np.flatnonzero(~ops.on_compute & ~receives & (ops.logical > 0)):
         rank, peers = int(ops.rank[row]), ops.peers[row]
-        if sends[row]:
-            to = next((p for p in peers if p != rank), rank)
-        else:
-            to = peers[(peers.index(rank) + 1) % len(peers)]
-        matrix[rank, to] += ops.logical[row]
+        next_in_ring = peers[(peers.index(rank) + 1) % len(peers)]
+        matrix[rank, ops.other_end(row) if sends[row] else next_in_ring] += ops.logical[row]
     return matrix

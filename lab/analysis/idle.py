@@ -17,9 +17,10 @@ from lab.analysis.table import Mask, Numbers, StepOps, step_ops, window_of
 CAUSES = ("dependency", "transfer", "straggler", "done", "host")
 """What an idle rank waits for.
 
-dependency: a message whose sender has not sent it yet. transfer: a message under way, or a collective in which every
-member takes part already. straggler: a collective that some member has not joined yet. done: nothing, this rank has
-finished the step before the others. host: nothing, it is between two operations (Python, the recorder, the scheduler).
+dependency: a message whose sender has not sent it yet. transfer: a message under way, or a collective in
+which every member takes part already. straggler: a collective that some member has not joined yet. done:
+nothing, this rank has finished the step before the others. host: nothing, it is between two operations
+(Python, the recorder, the scheduler).
 """
 
 
@@ -42,15 +43,16 @@ def busy(ops: StepOps, rows: slice) -> Spans:
 
 
 def standing(ops: StepOps) -> Mask:
-    """Rows in which a rank only waits: waits on the compute stream, and communication inside the optimizer step."""
+    """Rows in which a rank only waits: its waits, and communication inside the optimizer step."""
     return ops.is_wait & ops.on_compute | ops.in_step
 
 
 def bubble(recording: Recording, job: Job, step: int) -> float:
-    """Bubble fraction of a step: idle ÷ total, on the compute streams of all ranks from first start to last end.
+    """Bubble fraction of a step: idle ÷ total, on the compute streams of all ranks.
 
-    Forward, backward and step are busy, collectives inside a layer included. Waits and gaps are idle, and so is the
-    communication inside the optimizer step, where ranks meet to add up the gradient norm.
+    Total runs from the first start to the last end. Forward, backward and step are busy, collectives inside
+    a layer included. Waits and gaps are idle, and so is the communication inside the optimizer step, where
+    ranks meet to add up the gradient norm.
     """
     ops = step_ops(recording, step)
     start, end = window_of(ops)
@@ -64,7 +66,9 @@ def bubble_formula(job: Job) -> float:
 
 
 def idle_by_cause(recording: Recording, step: int) -> dict[int, dict[str, float]]:
-    """Seconds each rank stood idle in a step, by cause (see `CAUSES`). Their sum is the idle time of `bubble`."""
+    """Seconds each rank stood idle in a step, by cause (see `CAUSES`). Their sum is the idle time of
+    `bubble`.
+    """
     ops = step_ops(recording, step)
     seconds = {rank: dict.fromkeys(CAUSES, 0.0) for rank in ops.ranks}
     for idle in idle_spans(ops):
@@ -98,7 +102,9 @@ _HOST = "between two operations: Python, or waiting for a processor core"
 
 
 class _Reasons:
-    """Finds what a wait waited for, by following its reference to the operation and that to the other ranks."""
+    """Finds what a wait waited for, by following its reference to the operation and that to the other
+    ranks.
+    """
 
     def __init__(self, ops: StepOps) -> None:
         self.ops = ops
@@ -109,7 +115,8 @@ class _Reasons:
     def _computations(self, rows: slice) -> Numbers:
         """A rank's computations by their end."""
         found = np.flatnonzero(self.ops.is_compute[rows]) + rows.start
-        return found[np.argsort(self.ops.end[found], kind="stable")]
+        order = np.argsort(self.ops.end[found], kind="stable")
+        return np.asarray(found[order], np.int64)
 
     def _members(self) -> dict[int, list[int]]:
         """Row of an awaited collective → the rows of all members, matched by their order within the group."""
@@ -165,7 +172,8 @@ class _Reasons:
         last = max(self.members.get(row, [row]), key=lambda i: int(o.start[i]))
         what = f"{o.op[row]} over {_AXIS_NAMES.get(str(o.axis[row]), o.axis[row])}"
         what += f" of {o.unit[row]}" if o.unit[row] else ""
-        return "straggler", int(o.start[last]), f"for rank {o.rank[last]} to join the {what}", f"the {what} is under way"
+        before, after = f"for rank {o.rank[last]} to join the {what}", f"the {what} is under way"
+        return "straggler", int(o.start[last]), before, after
 
 
 _AXIS_NAMES = {"dp": "the data axis", "tp": "the tensor axis", "tie": "the tied ends", "world": "all ranks"}

@@ -1,6 +1,8 @@
-"""Sets of time, as arrays of [start, end) rows in ns: merging, measuring, and the set operations, all vectorised."""
+"""Sets of time, as arrays of [start, end) rows in ns: merging, measuring and set operations, vectorised."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +37,7 @@ def without(a: Spans, b: Spans) -> Spans:
     return _where([a, b], lambda inside: inside[0] & ~inside[1])
 
 
-def covered(of: Spans, edges: NDArray[np.int64]) -> NDArray[np.float64]:
+def covered(of: Spans, edges: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
     """ns of merged spans inside each cell between consecutive `edges`."""
     if not len(of):
         return np.zeros(len(edges) - 1)
@@ -45,18 +47,18 @@ def covered(of: Spans, edges: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.diff(passed)
 
 
-def _where(sets, keep) -> Spans:  # type: ignore[no-untyped-def]
+def _where(sets: list[Spans], keep: Callable[[list[NDArray[np.bool_]]], NDArray[np.bool_]]) -> Spans:
     """The time where `keep` holds for the truth of "inside set i": sweeps over all starts and ends once."""
     times = np.concatenate([s.ravel() for s in sets])
     if not len(times):
         return NOTHING
     order = np.argsort(times, kind="stable")
-    inside = []
-    for i in range(len(sets)):
-        steps = np.concatenate([np.tile([1, -1], len(s)) if i == j else np.zeros(s.size, int) for j, s in enumerate(sets)])
-        inside.append(np.cumsum(steps[order]) > 0)
+    owner = np.repeat(np.arange(len(sets)), [s.size for s in sets])[order]
+    change = np.concatenate([np.tile([1, -1], len(s)) for s in sets])[order]
+    inside = [np.cumsum(np.where(owner == i, change, 0)) > 0 for i in range(len(sets))]
     times, wanted = times[order], keep(inside)
     last_of_its_time = np.append(np.diff(times) > 0, True)  # what holds after all edges at that instant
     times, wanted = times[last_of_its_time], wanted[last_of_its_time]
     turns = np.flatnonzero(np.diff(np.concatenate([[False], wanted])))
-    return times[turns].reshape(-1, 2).astype(np.int64)
+    found: Spans = times[turns].reshape(-1, 2).astype(np.int64)
+    return found

@@ -9,19 +9,17 @@ from numpy.typing import NDArray
 
 from engine.recording import CATEGORIES, Recording
 
-MemoryPeaks = TypedDict(
-    "MemoryPeaks",
-    {
-        "rank": int,
-        "params": int,
-        "grads": int,
-        "optimizer": int,
-        "activations_peak": int,
-        "gathered_peak": int,
-        "buffers_peak": int,
-        "total_peak": int,
-    },
-)
+
+class MemoryPeaks(TypedDict):
+    rank: int
+    params: int
+    grads: int
+    optimizer: int
+    activations_peak: int
+    gathered_peak: int
+    buffers_peak: int
+    total_peak: int
+
 
 KEY = {"params": "params", "grads": "grads", "optimizer": "optimizer"} | {
     name: f"{name}_peak" for name in ("activations", "gathered", "buffers")
@@ -32,8 +30,9 @@ KEY = {"params": "params", "grads": "grads", "optimizer": "optimizer"} | {
 def memory_peaks(recording: Recording) -> list[MemoryPeaks]:
     """Bytes each rank held over the whole run, a row per rank.
 
-    params, grads, optimizer: held at the end. activations_peak, gathered_peak, buffers_peak: the most of that category
-    at any time. total_peak: the most of all categories together at any one time, so at most the sum of the peaks.
+    params, grads, optimizer: held at the end. activations_peak, gathered_peak, buffers_peak: the most of
+    that category at any time. total_peak: the most of all categories together at any one time, so at most
+    the sum of the peaks.
     """
     ranks = np.unique(recording.memory["rank"].to_numpy())
     return [_peaks(recording, int(rank)) for rank in ranks]
@@ -41,17 +40,24 @@ def memory_peaks(recording: Recording) -> list[MemoryPeaks]:
 
 def _peaks(recording: Recording, rank: int) -> MemoryPeaks:
     _, held = memory_over_time(recording, rank)
-    most, last = held.max(axis=1), held[:, -1]
-    values = {
-        KEY[name]: int(most[i] if KEY[name].endswith("_peak") else last[i]) for i, name in enumerate(CATEGORIES)
-    }
-    return MemoryPeaks(rank=rank, total_peak=int(held.sum(axis=0).max()), **values)  # type: ignore[typeddict-item]
+    most, last = (dict(zip(CATEGORIES, map(int, row), strict=True)) for row in (held.max(axis=1), held[:, -1]))
+    return MemoryPeaks(
+        rank=rank,
+        params=last["params"],
+        grads=last["grads"],
+        optimizer=last["optimizer"],
+        activations_peak=most["activations"],
+        gathered_peak=most["gathered"],
+        buffers_peak=most["buffers"],
+        total_peak=int(held.sum(axis=0).max()),
+    )
 
 
 def memory_over_time(recording: Recording, rank: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(times in ns, bytes[category, time]) of a rank; bytes hold from their time to the next.
 
-    Rows of one instant count together, so bytes that move from one category to another are never counted twice.
+    Rows of one instant count together, so bytes that move from one category to another are never counted
+    twice.
     """
     table = recording.memory
     mine = table["rank"].to_numpy() == rank

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from engine.recording import Recording
 from lab.analysis.intervals import Spans, both, length, spans, without
 from lab.analysis.table import AXIS_ORDER, Mask, Numbers, StepOps, step_ops
 
 
 def overlap(recording: Recording, step: int) -> dict[str, float]:
-    """Axis → fraction of its communication time hidden = time(communicating and computing) ÷ time(communicating).
+    """Axis → fraction of its communication time hidden = time(communicating and computing) ÷
+    time(communicating).
 
-    Intervals are merged per rank and both times summed over ranks, as Holistic Trace Analysis does. Communicating:
-    see `communicating`. Computing: forward, backward and step, less the collectives that block inside them and less
-    waits. Axes that never communicate are left out.
+    Intervals are merged per rank and both times summed over ranks, as Holistic Trace Analysis does.
+    Communicating: see `communicating`. Computing: forward, backward and step, less the collectives that
+    block inside them and less waits. Axes that never communicate are left out.
     """
     ops = step_ops(recording, step)
     counted, start = communicating(ops)
@@ -32,10 +31,11 @@ def overlap(recording: Recording, step: int) -> dict[str, float]:
 def communicating(ops: StepOps) -> tuple[Mask, Numbers]:
     """(rows that count as communication time, when each starts); they end where the row ends.
 
-    A collective counts from its issue to its completion. A message counts at its receiver, from when it was both sent
-    and asked for until it was there; a message found waiting counts until it was picked up, for nobody saw it arrive.
+    A collective counts from its issue to its completion. A message counts at its receiver, from when it was
+    both sent and asked for until it was there; a message found waiting counts until it was picked up, for
+    nobody saw it arrive.
     """
-    counted = ~ops.on_compute & ~np.isin(ops.kind.astype(str), ("send_act", "send_grad"))
+    counted = ~ops.on_compute & ~ops.among("kind", ("send_act", "send_grad"))
     start = ops.start.copy()
     for received, sent in ops.sent_by.items():
         start[received] = min(max(start[received], ops.start[sent]), ops.end[received])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,12 +30,19 @@ class NoStep(LookupError):
 
 @dataclass(frozen=True)
 class StepOps:
-    """The rows of one step, sorted by rank and position in the rank's step. Times are ns on the recording's clock."""
+    """The rows of one step, sorted by rank and position in the rank's step. Times are ns on the recording's
+    clock.
+    """
 
     table: pa.Table
 
     def _ints(self, name: str) -> Numbers:
-        return self.table[name].to_numpy().astype(np.int64, copy=False)
+        return np.asarray(self.table[name].to_numpy(), np.int64)
+
+    def among(self, name: str, values: Iterable[str]) -> Mask:
+        """Rows whose column `name` is one of `values`."""
+        found = pc.is_in(self.table[name], value_set=pa.array(list(values), pa.string()))
+        return np.asarray(found.to_numpy(), bool)
 
     def _words(self, name: str) -> Words:
         return np.asarray(self.table[name].to_numpy(zero_copy_only=False), object)
@@ -107,21 +114,23 @@ class StepOps:
 
     @cached_property
     def on_compute(self) -> Mask:
-        return np.asarray(self.stream == "compute", bool)
+        return self.among("stream", ["compute"])
 
     @cached_property
     def is_wait(self) -> Mask:
-        return np.asarray(self.kind == "wait", bool)
+        return self.among("kind", ["wait"])
 
     @cached_property
     def is_compute(self) -> Mask:
         """Forward, backward, step and their kin, as against waits and communication."""
-        return np.isin(self.kind.astype(str), COMPUTE_KINDS) & self.on_compute
+        return self.among("kind", COMPUTE_KINDS) & self.on_compute
 
     @cached_property
     def axis(self) -> Words:
-        """The mesh axis each row communicates on, "" for the compute stream: "dp", "tp", "pp", "tie" or "world"."""
-        streams = np.where(np.isin(self.stream.astype(str), ("pp_act", "pp_grad")), "pp", self.stream)
+        """The mesh axis each row communicates on, "" for the compute stream: "dp", "tp", "pp", "tie" or
+        "world".
+        """
+        streams = np.where(self.among("stream", ("pp_act", "pp_grad")), "pp", self.stream)
         return np.asarray(np.where(self.on_compute, "", streams), object)
 
     @cached_property
@@ -146,20 +155,22 @@ class StepOps:
     def in_step(self) -> Mask:
         """Communication inside the optimizer step: the rank stands still for it, with nothing else to do."""
         parent = self.find(self.rank, self.parent)
-        return ~self.on_compute & (parent >= 0) & np.asarray(self.kind[parent] == Kind.STEP.value, bool)
+        is_step = self.among("kind", [Kind.STEP.value])
+        return np.asarray(~self.on_compute & (parent >= 0) & is_step[parent], bool)
 
     @cached_property
     def sent_by(self) -> dict[int, int]:
-        """Row of each receive → row of the send at the other end; without those whose sender is not recorded."""
+        """Row of each receive → row of its send; receives whose sender is not recorded are left out."""
         sends: dict[tuple[object, ...], int] = {}
         receives: dict[int, tuple[object, ...]] = {}
-        for row in np.flatnonzero(np.isin(self.kind.astype(str), _MESSAGES)).tolist():
-            kind, rank, micro, stage = self.kind[row], int(self.rank[row]), int(self.microbatch[row]), self.stage[row]
+        for row in np.flatnonzero(self.among("kind", _MESSAGES)).tolist():
+            kind, rank = str(self.kind[row]), int(self.rank[row])
+            micro, stage = int(self.microbatch[row]), int(self.stage[row])
             if kind in _SENDER:
                 sender, shift = _SENDER[kind]
-                receives[row] = (self.other_end(row), sender, micro, int(stage) + shift)
+                receives[row] = (self.other_end(row), sender, micro, stage + shift)
             else:
-                sends[rank, kind, micro, int(stage)] = row
+                sends[rank, kind, micro, stage] = row
         return {row: sends[key] for row, key in receives.items() if key in sends}
 
     def other_end(self, row: int) -> int:
@@ -177,7 +188,7 @@ def step_ops(recording: Recording, step: int) -> StepOps:
     """The rows of `step`. Raises `NoStep` if there are none."""
     rows = recording.ops.filter(pc.equal(recording.ops["step"], step))
     if not rows.num_rows:
-        raise NoStep(f"step {step} has no recorded operations: the recording has steps {recorded_steps(recording)}.")
+        raise NoStep(f"step {step} was not recorded: there are steps {recorded_steps(recording)}.")
     return StepOps(rows.sort_by([("rank", "ascending"), ("seq", "ascending")]).combine_chunks())
 
 
@@ -198,10 +209,11 @@ def window_of(ops: StepOps) -> tuple[int, int]:
 
 
 def typical_step(recording: Recording) -> int | None:
-    """The step to show: of those all ranks completed, the first left out as warm-up, the one of median length.
+    """The step to show: of those all ranks completed, the first left out as warm-up, the one of median
+    length.
 
-    With an even number the shorter of the two in the middle. A run cut short in its first step shows that; a run
-    without operations has none.
+    With an even number the shorter of the two in the middle. A run cut short in its first step shows that;
+    a run without operations has none.
     """
     ops = recording.ops
     if not ops.num_rows:
@@ -216,4 +228,3 @@ def typical_step(recording: Recording) -> int | None:
         start, end = step_window(recording, step)
         lengths.append((end - start, step))
     return sorted(lengths)[(len(lengths) - 1) // 2][1]
-

@@ -17,10 +17,18 @@ from lab.figures.bubble import bubble_figure, time_shares
 from lab.figures.communication import communication_figure, matrix_figure
 from lab.figures.grid import Colour, grid_figure
 from lab.figures.memory import memory_figure, memory_over_time_figure
-from lab.figures.palette import CONFIG, Theme
+from lab.figures.palette import CONFIG, Theme, empty
 from lab.figures.timeline import timeline_figure
 
-__all__ = ["bubble", "communication", "communication_matrix", "grid", "memory", "memory_over_time", "timeline"]
+__all__ = [
+    "bubble",
+    "communication",
+    "communication_matrix",
+    "grid",
+    "memory",
+    "memory_over_time",
+    "timeline",
+]
 
 
 class HasRecording(Protocol):
@@ -35,7 +43,9 @@ class HasRecording(Protocol):
 
 
 def _keep_figures_local() -> None:
-    """plotly.js offers to upload a figure to a cloud service unless told not to; told here for every renderer."""
+    """plotly.js offers to upload a figure to a cloud service unless told not to; told here for every
+    renderer.
+    """
     for name in plotly.io.renderers:
         renderer = plotly.io.renderers[name]
         if hasattr(renderer, "config"):
@@ -72,9 +82,7 @@ def memory(run: HasRecording, theme: Theme = "light") -> go.Figure:
     return memory_figure(found["per_rank"], found["predicted_per_rank"], theme=theme)
 
 
-def memory_over_time(
-    run: HasRecording, rank: int = 0, step: int | None = None, theme: Theme = "light"
-) -> go.Figure:
+def memory_over_time(run: HasRecording, rank: int = 0, step: int | None = None, theme: Theme = "light") -> go.Figure:
     """Bytes one rank holds over time, in one step or all of them."""
     window = None if step is None else analysis.step_window(run.recording, step)
     return memory_over_time_figure(run.recording, rank, window=window, theme=theme)
@@ -88,8 +96,9 @@ def communication(run: HasRecording, theme: Theme = "light") -> go.Figure:
 def communication_matrix(run: HasRecording, step: int | None = None, theme: Theme = "light") -> go.Figure:
     """Bytes from each rank to each rank in one step."""
     step = analysis.typical_step(run.recording) if step is None else step
-    size = run.job.world_size
-    sent = analysis.communication_matrix(run.recording, -1 if step is None else step, size)
+    if step is None:
+        return empty("Who sends to whom", "No step was completed, so nothing was sent.", theme)
+    sent = analysis.communication_matrix(run.recording, step, run.job.world_size)
     return matrix_figure(sent, theme=theme)
 
 

@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 from engine.job import Job
 from engine.recording import Recording
 from lab.analysis.idle import CAUSES, idle_by_cause
-from lab.analysis.overlap import blocking, computing_spans
 from lab.analysis.intervals import length, spans
+from lab.analysis.overlap import blocking, computing_spans
 from lab.analysis.table import StepOps, step_ops, typical_step, window_of
 from lab.figures.palette import Theme, empty, figure, palette, percent, seconds
 
@@ -20,7 +20,7 @@ NAMES = {
     "dependency": "idle: waits for another rank to compute",
     "straggler": "idle: waits for a rank to join a collective",
     "transfer": "idle: waits for bytes on their way",
-    "host": "idle: between operations (Python, or no free core)",
+    "host": "idle: Python, or no free core",
     "done": "idle: nothing left to do",
 }
 
@@ -49,9 +49,14 @@ def bubble_figure(recording: Recording, job: Job, *, step: int | None = None, th
     ranks = sorted(shares)
     p = palette(theme)
     styles = {
-        "computing": (p.blue, ""), "layer": (p.purple, ""), "dependency": (p.idle, "/"), "straggler": (p.orange, "\\"),
-        "transfer": (p.sky, "x"), "host": (p.brown, "."), "done": (p.idle, "-"),
-    }  # fmt: skip
+        "computing": (p.blue, ""),
+        "layer": (p.purple, ""),
+        "dependency": (p.idle, "/"),
+        "straggler": (p.orange, "\\"),
+        "transfer": (p.sky, "x"),
+        "host": (p.brown, "."),
+        "done": (p.idle, "-"),
+    }
     traces = []
     for name, label in NAMES.items():
         values = [shares[rank][name] for rank in ranks]
@@ -67,7 +72,14 @@ def bubble_figure(recording: Recording, job: Job, *, step: int | None = None, th
                 marker={"color": colour, "line": {"color": colour, "width": 0.5}, "pattern": pattern},
             )
         )  # fmt: skip
-    fig = figure(shares_title(shares), theme, 150 + 26 * min(len(ranks), 40), traces, barmode="stack", legend_traceorder="normal")
+    fig = figure(
+        shares_title(shares),
+        theme,
+        150 + 26 * min(len(ranks), 40),
+        traces,
+        barmode="stack",
+        legend_traceorder="normal",
+    )
     fig.update_xaxes(tickformat=".0%", range=[0, 1], title_text=f"share of step {step} ({seconds(whole)})")
     return fig.update_yaxes(title_text="rank", autorange="reversed", tickvals=ranks, showgrid=False)
 
@@ -79,5 +91,5 @@ def shares_title(shares: Mapping[int, Mapping[str, float]]) -> str:
     cause = max(CAUSES, key=lambda c: total[c])
     idle = sum(total[c] for c in CAUSES) / whole
     layers = f"collectives inside layers {percent(total['layer'] / whole)}, " if total["layer"] else ""
-    main = f", of which {percent(total[cause] / whole)} {NAMES[cause].removeprefix('idle: ')}" if idle else ""
+    main = f" (most of it, {percent(total[cause] / whole)}: {NAMES[cause].removeprefix('idle: ')})" if idle else ""
     return f"Computing {percent(total['computing'] / whole)}, {layers}idle {percent(idle)}{main}"

@@ -51,13 +51,24 @@ def communication_figure(rows: Sequence[Mapping[str, Any]], *, theme: Theme = "l
 def _bars(label: str, names: list[str], values: list[Any], style: dict[str, Any], ink: str) -> go.Bar:
     words = ["not known" if v is None else nbytes(v) for v in values]
     return go.Bar(
-        orientation="h", y=names, x=values, name=label, text=words, textposition="outside", cliponaxis=False,
-        textfont={"color": ink, "size": 11}, hovertemplate=f"%{{y}}<br>{label}: %{{text}}<extra></extra>", **style,
-    )  # fmt: skip
+        orientation="h",
+        y=names,
+        x=values,
+        name=label,
+        text=words,
+        textposition="outside",
+        cliponaxis=False,
+        textfont={"color": ink, "size": 11},
+        hovertemplate=f"%{{y}}<br>{label}: %{{text}}<extra></extra>",
+        **style,
+    )
 
 
 def _most(rows: Sequence[Mapping[str, Any]]) -> float:
-    return max((row.get(k) or 0 for row in rows for k in ("logical_bytes", "wire_bytes", "predicted_bytes")), default=1)
+    return max(
+        (row.get(k) or 0 for row in rows for k in ("logical_bytes", "wire_bytes", "predicted_bytes")),
+        default=1,
+    )
 
 
 def communication_title(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -69,21 +80,29 @@ def communication_title(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def matrix_figure(matrix: NDArray[np.int64], *, theme: Theme = "light") -> go.Figure:
-    """Bytes from rank to rank in a step (see `analysis.communication_matrix`); blank where nothing was sent."""
+    """Bytes from rank to rank in a step (see `analysis.communication_matrix`); blank where nothing was
+    sent.
+    """
     if not matrix.any():
         return empty("Who sends to whom", "Nothing was sent in this step.", theme)
     source, target = np.unravel_index(int(matrix.argmax()), matrix.shape)
     title = f"Busiest link: rank {source} to rank {target}, {nbytes(matrix.max())} per step"
     ticks = list(range(0, len(matrix), max(1, len(matrix) // 16)))
+    few = matrix.size <= _MOST_CELLS_WITH_TEXT  # with the bytes in each cell nobody needs the scale
     words = [[nbytes(v) if v else "" for v in row] for row in matrix.tolist()]
     heat = go.Heatmap(
         z=np.where(matrix > 0, matrix, np.nan), colorscale="Cividis", zmin=0, text=words, xgap=1, ygap=1,
-        texttemplate="%{text}" if matrix.size <= _MOST_CELLS_WITH_TEXT else None, textfont={"size": 10},
+        texttemplate="%{text}" if few else None, textfont={"size": 10}, showscale=not few,
         hovertemplate="rank %{y} to rank %{x}: %{text}<extra></extra>", hoverongaps=False,
         colorbar={"title": {"text": "bytes", "side": "right"}, "tickformat": "~s", "thickness": 12},
     )  # fmt: skip
     fig = figure(title, theme, 420, [heat])
     fig.update_xaxes(title_text="to rank", tickvals=ticks, showgrid=False, side="top", constrain="domain")
     return fig.update_yaxes(
-        title_text="from rank", tickvals=ticks, autorange="reversed", showgrid=False, scaleanchor="x", constrain="domain"
+        title_text="from rank",
+        tickvals=ticks,
+        autorange="reversed",
+        showgrid=False,
+        scaleanchor="x",
+        constrain="domain",
     )

@@ -24,7 +24,8 @@ def grid_figure(
 ) -> go.Figure:
     """Ranks in space: x = data, y = tensor, z = pipeline, lines join the ranks that talk along each axis.
 
-    values: what the colour shows for each rank: bytes for "memory", a fraction for "idle"; "stage" needs none.
+    values: what the colour shows for each rank: bytes for "memory", a fraction for "idle"; "stage" needs
+    none.
     """
     mesh, p = mesh_of(job), palette(theme)
     if colour == "stage" or not values:
@@ -36,8 +37,12 @@ def grid_figure(
     axes = {name: _axis(mesh, axis, p) for name, axis in named}
     longest = max(mesh.degree(axis) for axis in AXES)
     aspect = {xyz: 0.5 + 0.5 * mesh.degree(axis) / longest for xyz, axis in zip("xyz", AXES, strict=True)}
-    fig.update_layout(legend={"y": 0, "yanchor": "bottom"}, scene={**axes, "aspectmode": "manual", "aspectratio": aspect})
-    return fig.update_layout(scene_camera={"eye": {"x": 1.15, "y": -1.6, "z": 0.7}, "center": {"x": 0, "y": 0, "z": -0.06}})
+    fig.update_layout(
+        legend={"y": 0, "yanchor": "bottom"}, scene={**axes, "aspectmode": "manual", "aspectratio": aspect}
+    )
+    return fig.update_layout(
+        scene_camera={"eye": {"x": 1.2, "y": -1.65, "z": 0.75}, "center": {"x": 0, "y": 0, "z": -0.18}}
+    )
 
 
 def grid_title(job: Job, values: Mapping[int, float], colour: Colour) -> str:
@@ -50,7 +55,7 @@ def grid_title(job: Job, values: Mapping[int, float], colour: Colour) -> str:
 
 
 def _value(value: float, colour: Colour) -> str:
-    return {"memory": nbytes, "idle": percent, "stage": lambda v: f"{v:.0f}"}[colour](value)
+    return nbytes(value) if colour == "memory" else percent(value) if colour == "idle" else f"{value:.0f}"
 
 
 def holds(job: Job, pipeline: int) -> str:
@@ -101,8 +106,17 @@ def _ranks(job: Job, mesh: Mesh, values: Mapping[int, float], colour: Colour, p:
     few = mesh.size <= _MOST_LABELS
     text = [f"{r}: {what}" if few else str(r) for r, what in zip(ranks, held, strict=True)]
     number = [values[r] / (1e6 if colour == "memory" else 1) for r in ranks]
-    bar = {"title": {"text": f"{_SCALE_NAMES[colour]}{' (MB)' if colour == 'memory' else ''}", "side": "right"},
-           "thickness": 12, "len": 0.7, "tickformat": ".0%" if colour == "idle" else ""}  # fmt: skip
+    bar = {
+        "title": {"text": f"{_SCALE_NAMES[colour]}{' (MB)' if colour == 'memory' else ''}", "side": "top"},
+        "orientation": "h",
+        "thickness": 10,
+        "len": 0.4,
+        "x": 1,
+        "xanchor": "right",
+        "y": 0,
+        "yanchor": "bottom",
+        "tickformat": ".0%" if colour == "idle" else "",
+    }
     return go.Scatter3d(
         x=x, y=y, z=z, mode="markers+text", text=text, textposition="top center", showlegend=False,
         textfont={"size": 12 if few else 10, "color": p.ink}, customdata=hover,
@@ -116,6 +130,12 @@ def _ranks(job: Job, mesh: Mesh, values: Mapping[int, float], colour: Colour, p:
 def _axis(mesh: Mesh, axis: str, p: Palette) -> dict[str, object]:
     n = mesh.degree(axis)
     return {
-        "title": {"text": f"{AXIS_NAMES[axis]} ({axis})"}, "tickvals": list(range(n)), "range": [-0.5, n - 0.5],
-        "backgroundcolor": p.paper, "gridcolor": p.grid, "color": p.faint, "zeroline": False, "showspikes": False,
-    }  # fmt: skip
+        "title": {"text": f"{AXIS_NAMES[axis]} ({axis})"},
+        "tickvals": list(range(n)),
+        "range": [-0.5, n - 0.5],
+        "backgroundcolor": p.paper,
+        "gridcolor": p.grid,
+        "color": p.faint,
+        "zeroline": False,
+        "showspikes": False,
+    }

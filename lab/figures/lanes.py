@@ -32,7 +32,7 @@ COMPUTE_HEIGHT, THIN_HEIGHT = 0.52, 0.14  # of the distance between two ranks
 
 @dataclass
 class Boxes:
-    """Boxes of one category, as columns. Times in ms since the step's start; y in ranks, counted downwards."""
+    """Boxes of one category, as columns. Times in ms since the step's start; y in ranks, downwards."""
 
     start: list[float] = field(default_factory=list)
     length: list[float] = field(default_factory=list)
@@ -43,7 +43,9 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Lanes:
-    """A step laid out: ranks from top to bottom, a thick compute lane each and a thin one for each busy axis."""
+    """A step laid out: ranks from top to bottom, a thick compute lane each and a thin one for each busy
+    axis.
+    """
 
     ops: StepOps
     mesh: Mesh
@@ -77,7 +79,9 @@ def lay_out(ops: StepOps, mesh: Mesh) -> Lanes:
 
 
 def categories(ops: StepOps) -> NDArray[np.object_]:
-    """The category of every row; "" for what is not drawn: waits (drawn as idle), and sends (drawn at the receiver)."""
+    """The category of every row; "" for what is not drawn: waits (drawn as idle), and sends (drawn at the
+    receiver).
+    """
     names = np.full(len(ops.rank), "", object)
     for i in np.flatnonzero(ops.is_compute):
         names[i] = _CATEGORY_OF_KIND.get(str(ops.kind[i]), "backward")
@@ -98,7 +102,15 @@ def boxes(lanes: Lanes, p: Palette) -> dict[str, Boxes]:
         thin = not (ops.on_compute[i] or inside[i])
         y = rows[i] + (lanes.thin_y(str(ops.axis[i])) if thin else 0.0)
         height = THIN_HEIGHT * 0.8 if thin else COMPUTE_HEIGHT * (0.55 if inside[i] else 1)
-        _put(found[str(names[i])], lanes, int(start[i]), int(ops.end[i]), y, height, _words(lanes, i, int(start[i])))
+        _put(
+            found[str(names[i])],
+            lanes,
+            int(start[i]),
+            int(ops.end[i]),
+            y,
+            height,
+            _words(lanes, i, int(start[i])),
+        )
     for idle in idle_spans(ops):
         y = float(lanes.row_of(np.array([idle.rank]))[0])
         length = seconds((idle.end_ns - idle.start_ns) / 1e9)

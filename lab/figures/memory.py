@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from engine.recording import CATEGORIES, Recording
 from lab.analysis.memory import KEY, memory_over_time
@@ -19,6 +21,8 @@ _MEANING = {
     "gathered": "gathered parameters",
     "buffers": "buffers",
 }
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 _MOST_POINTS = 4000
 
 
@@ -27,12 +31,15 @@ def _colours(p: Palette) -> dict[str, str]:
 
 
 def memory_figure(
-    measured: Sequence[Mapping[str, int]], predicted: Sequence[Mapping[str, int]] = (), *, theme: Theme = "light"
+    measured: Sequence[Mapping[str, int]],
+    predicted: Sequence[Mapping[str, int]] = (),
+    *,
+    theme: Theme = "light",
 ) -> go.Figure:
     """Bytes by category for every rank, the measured bar left of the predicted one (hatched).
 
-    Rows as in the summary's `memory`. Each part is the category's own peak; the diamond marks the highest total at any
-    one time, which is lower where the peaks do not coincide.
+    Rows as in the summary's `memory`. Each part is the category's own peak; the diamond marks the highest
+    total at any one time, which is lower where the peaks do not coincide.
     """
     if not measured:
         return empty("Memory", "No step was completed, so no memory was recorded.", theme)
@@ -55,31 +62,49 @@ def memory_figure(
     return fig.update_yaxes(title_text=unit, rangemode="tozero")
 
 
-def _bar(name: str, which: str, x, bottom, values, scale: float, p: Palette) -> go.Bar:  # type: ignore[no-untyped-def]
+def _bar(name: str, which: str, x: Floats, bottom: Floats, values: Floats, scale: float, p: Palette) -> go.Bar:
     colour = _colours(p)[name]
     predicted = which == "predicted"
     pattern = {"shape": "/", "fgcolor": colour, "bgcolor": p.paper, "size": 5, "solidity": 0.5}
     label = f"{_MEANING[name]}{f', {which}' if which else ''}"
     return go.Bar(
-        x=x, y=values / scale, base=bottom / scale, width=0.4, name=_MEANING[name], legendgroup=name,
-        showlegend=not predicted, textposition="none", customdata=[nbytes(v) for v in values],
+        x=x,
+        y=values / scale,
+        base=bottom / scale,
+        width=0.4,
+        name=_MEANING[name],
+        legendgroup=name,
+        showlegend=not predicted,
+        textposition="none",
+        customdata=[nbytes(v) for v in values],
         hovertemplate=f"{label}: %{{customdata}}<extra></extra>",
-        marker={"color": colour, "line": {"color": colour, "width": 1}, **({"pattern": pattern} if predicted else {})},
-    )  # fmt: skip
+        marker={
+            "color": colour,
+            "line": {"color": colour, "width": 1},
+            **({"pattern": pattern} if predicted else {}),
+        },
+    )
 
 
-def _totals(which: str, x, totals: Sequence[int], scale: float, p: Palette) -> go.Scatter:  # type: ignore[no-untyped-def]
+def _totals(which: str, x: Floats, totals: Sequence[int], scale: float, p: Palette) -> go.Scatter:
     return go.Scatter(
-        x=x, y=np.array(totals, float) / scale, mode="markers", name="highest total at one time", legendgroup="total",
-        showlegend=which != "predicted", customdata=[nbytes(v) for v in totals],
+        x=x,
+        y=np.array(totals, float) / scale,
+        mode="markers",
+        name="highest total at one time",
+        legendgroup="total",
+        showlegend=which != "predicted",
+        customdata=[nbytes(v) for v in totals],
         hovertemplate=f"highest total{f', {which}' if which else ''}: %{{customdata}}<extra></extra>",
         marker={"symbol": "diamond", "size": 9, "color": p.ink, "line": {"color": p.paper, "width": 1.5}},
-    )  # fmt: skip
+    )
 
 
 def memory_title(measured: Sequence[Mapping[str, int]], predicted: Sequence[Mapping[str, int]]) -> str:
     most = max(measured, key=lambda row: row["total_peak"])
-    title = f"Rank {most['rank']} peaks highest: {nbytes(most['total_peak'])} at one time"
+    equal = sum(row["total_peak"] == most["total_peak"] for row in measured) - 1
+    others = f" (and {equal} more rank{'s' if equal > 1 else ''})" if equal else ""
+    title = f"Rank {most['rank']}{others} peaks highest: {nbytes(most['total_peak'])} at one time"
     guess = {row["rank"]: row["total_peak"] for row in predicted}.get(most["rank"])
     return f"{title}; predicted {nbytes(guess)}" if guess else title
 
@@ -117,10 +142,10 @@ def memory_over_time_figure(
         arrowcolor=p.ink, font={"color": p.ink}, bgcolor=p.paper,
     )  # fmt: skip
     fig.update_xaxes(title_text="ms", range=[0, (end - start) / 1e6])
-    return fig.update_yaxes(title_text=unit, range=[0, total[at] / scale * 1.15])
+    return fig.update_yaxes(title_text=unit, range=[0, total[at] / scale * 1.3])
 
 
-def _steps_window(recording: Recording, rank: int, time: np.ndarray) -> tuple[int, int]:  # type: ignore[type-arg]
+def _steps_window(recording: Recording, rank: int, time: Ints) -> tuple[int, int]:
     """From the rank's first row of step 0 on; set-up before it takes far longer and shows nothing."""
     table = recording.memory
     mine = (table["rank"].to_numpy() == rank) & (table["step"].to_numpy() >= 0)
@@ -128,8 +153,8 @@ def _steps_window(recording: Recording, rank: int, time: np.ndarray) -> tuple[in
     return (int(steps.min()) if len(steps) else int(time[0])), int(time[-1])
 
 
-def _cut(time, held, start: int, end: int):  # type: ignore[no-untyped-def]
-    """The rows within [start, end], with what was held at its start first; thinned out if too many to draw."""
+def _cut(time: Ints, held: Ints, start: int, end: int) -> tuple[Ints, Ints]:
+    """The rows within [start, end], what was held at its start first; thinned out if there are too many."""
     first = max(int(np.searchsorted(time, start, side="right")) - 1, 0)
     last = max(int(np.searchsorted(time, end, side="right")), first + 1)
     time, held = time[first:last].copy(), held[:, first:last]
@@ -139,5 +164,5 @@ def _cut(time, held, start: int, end: int):  # type: ignore[no-untyped-def]
         return time, held
     # of each stretch keep the instant with most bytes, so that no peak is lost
     edges = np.linspace(0, len(time), _MOST_POINTS + 1).astype(int)
-    kept = [a + int(held[:, a:b].sum(axis=0).argmax()) for a, b in zip(edges, edges[1:], strict=False)]
+    kept = [a + int(held[:, a:b].sum(axis=0).argmax()) for a, b in pairwise(edges)]
     return time[kept], held[:, kept]

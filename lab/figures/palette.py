@@ -1,7 +1,8 @@
 """Colours and the look every figure shares, for light and dark pages.
 
-At most seven colours, each at least 3:1 against its page, told apart under every common colour blindness (smallest CIE76
-distance 20 under Machado's simulations; a test holds this). No figure says anything by colour alone.
+At most seven colours, each at least 3:1 against its page, told apart under every common colour blindness
+(smallest CIE76 distance 20 under Machado's simulations; a test holds this). No figure says anything by
+colour alone.
 """
 
 from __future__ import annotations
@@ -34,11 +35,6 @@ class Palette:
     idle: str
 
     @property
-    def forward_is_dark(self) -> bool:
-        """Whether text on `blue` must be white; on `orange` it is always dark."""
-        return self.paper == "#FFFFFF"
-
-    @property
     def seven(self) -> tuple[str, ...]:
         return (self.blue, self.orange, self.green, self.purple, self.brown, self.sky, self.idle)
 
@@ -55,6 +51,14 @@ PALETTES: dict[str, Palette] = {
         idle="#6A6F76",
     ),
 }  # fmt: skip
+
+
+def ink_on(colour: str) -> str:
+    """White or near-black, whichever is easier to read on a fill of `colour` (WCAG 2 contrast)."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return "#FFFFFF" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.183 else "#0B0D10"
+
 
 AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
 
@@ -74,13 +78,27 @@ def figure(title: str, theme: Theme, height: int, traces: list[Any], **layout: A
             "plot_bgcolor": p.paper,
             "xaxis": axis,
             "yaxis": axis,
-            "hoverlabel": {"bgcolor": p.paper, "bordercolor": p.faint, "font": {"color": p.ink}, "align": "left"},
+            "hoverlabel": {
+                "bgcolor": p.paper,
+                "bordercolor": p.faint,
+                "font": {"color": p.ink},
+                "align": "left",
+            },
             "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0, "xanchor": "left"},
-            "title": {"x": 0, "xref": "paper", "xanchor": "left", "font": {"size": 16}, "automargin": True,
-                      "yref": "container", "y": 0.98, "yanchor": "top", "pad": {"b": 8}},
+            "title": {
+                "x": 0,
+                "xref": "paper",
+                "xanchor": "left",
+                "font": {"size": 16},
+                "automargin": True,
+                "yref": "container",
+                "y": 0.98,
+                "yanchor": "top",
+                "pad": {"b": 8},
+            },
             "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
         }
-    )  # fmt: skip
+    )
     # uirevision: zoom and hidden categories survive a change of theme
     fig = go.Figure(traces, layout={"template": template, "height": height, "uirevision": "keep", **layout})
     return fig.update_layout(title_text=title)
@@ -95,7 +113,14 @@ def empty(title: str, reason: str, theme: Theme) -> go.Figure:
 def hatched(colour: str, theme: Theme, shape: str = "/") -> dict[str, Any]:
     """Marker settings of a hatched bar: strokes of `colour` on the page."""
     paper = palette(theme).paper
-    pattern = {"shape": shape, "fgcolor": colour, "bgcolor": paper, "size": 6, "solidity": 0.3, "fillmode": "replace"}
+    pattern = {
+        "shape": shape,
+        "fgcolor": colour,
+        "bgcolor": paper,
+        "size": 6,
+        "solidity": 0.3,
+        "fillmode": "replace",
+    }
     return {"color": colour, "pattern": pattern, "line": {"color": colour, "width": 0.5}}
 
 

@@ -1,16 +1,19 @@
-"""The timeline when there are too many boxes to draw: each cell shows what a rank mostly did in that sliver of time."""
+"""The timeline of many operations: each cell shows what a rank mostly did in that sliver of time."""
 
 from __future__ import annotations
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
+from lab.analysis.idle import busy
 from lab.analysis.intervals import covered, spans
+from lab.analysis.overlap import blocking
 from lab.figures.lanes import CATEGORIES, LABELS, Lanes, categories
 from lab.figures.palette import Palette
-from lab.analysis.overlap import blocking
 
 CELLS = 1000
+Floats = NDArray[np.float64]
 
 
 def raster_traces(lanes: Lanes, p: Palette) -> list[go.Heatmap]:
@@ -26,25 +29,32 @@ def raster_traces(lanes: Lanes, p: Palette) -> list[go.Heatmap]:
         colour = p.seven[i]
         traces.append(
             go.Heatmap(
-                z=share, x=centres.astype(np.float32), y=np.arange(len(lanes.order)), name=LABELS[name], ygap=2,
-                colorscale=[[0, colour], [1, colour]], zmin=0, zmax=1, showscale=False, showlegend=True,
-                hovertemplate=f"mostly {LABELS[name]}: %{{z:.0%}} of the sliver at %{{x:.2f}} ms<extra></extra>",
+                z=share,
+                x=centres.astype(np.float32),
+                y=np.arange(len(lanes.order)),
+                name=LABELS[name],
+                ygap=2,
+                colorscale=[[0, colour], [1, colour]],
+                zmin=0,
+                zmax=1,
+                showscale=False,
+                showlegend=True,
+                hovertemplate=f"mostly {LABELS[name]}, %{{z:.0%}} of this cell, %{{x:.2f}} ms<extra></extra>",
             )
-        )  # fmt: skip
+        )
     return traces
 
 
-def compute_shares(lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def compute_shares(lanes: Lanes) -> tuple[Floats, Floats]:
     """(fraction[category, rank, cell] of each cell's time on the compute stream, edges of the cells in ms).
 
-    A computation gives up the time of the collectives inside it; what no computation and no collective fills is idle.
+    A computation gives up the time of the collectives inside it; what no computation and no collective
+    fills is idle.
     """
     ops, edges = lanes.ops, np.linspace(lanes.origin, lanes.end, CELLS + 1)
     names, inside = categories(ops), blocking(ops)
     on_stream = ops.on_compute | inside
     found = np.zeros((len(CATEGORIES), len(lanes.order), CELLS))
-    from lab.analysis.idle import busy
-
     place = {rank: row for row, rank in enumerate(lanes.order)}
     cell = max((lanes.end - lanes.origin) / CELLS, 1)
     for rank, rows in ops.by_rank():

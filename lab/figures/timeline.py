@@ -10,13 +10,13 @@ from engine.recording import Recording
 from lab.analysis.idle import bubble, bubble_formula
 from lab.analysis.table import step_ops, typical_step
 from lab.figures.lanes import CATEGORIES, LABELS, Boxes, Lanes, boxes, labels, lay_out
-from lab.figures.palette import AXIS_NAMES, Palette, Theme, empty, figure, hatched, palette, percent
+from lab.figures.palette import AXIS_NAMES, Palette, Theme, empty, figure, hatched, ink_on, palette, percent
 from lab.figures.raster import raster_traces
 
 MOST_BOXES = 4000
 """Above this many boxes a browser gets slow to zoom, so the timeline is drawn as a raster instead."""
+_SCHEDULES = {"naive": "unpipelined", "gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B"}
 _MOST_NAMED_LANES = 16
-_INK, _INK_ON_DARK = "#0B0D10", "#FFFFFF"
 _NARROWEST = 600  # pixels the time axis has at least; what fits there fits everywhere
 
 
@@ -40,7 +40,8 @@ def timeline_title(recording: Recording, job: Job, step: int) -> str:
     """The point of the timeline in one line."""
     found = f"Bubble {percent(bubble(recording, job, step))} = idle ÷ total on the compute streams of step {step}"
     p, formula = job.plan.pp, bubble_formula(job)
-    return f"{found}; {job.plan.schedule} formula {percent(formula)}" if p > 1 else f"{found}; no pipeline"
+    name = _SCHEDULES[job.plan.schedule]
+    return f"{found}; {name} formula {percent(formula)}" if p > 1 else f"{found}; no pipeline"
 
 
 def _bars(found: dict[str, Boxes], p: Palette, theme: Theme) -> list[go.Bar]:
@@ -67,7 +68,8 @@ def _texts(lanes: Lanes, p: Palette) -> list[go.Scatter]:
     if not found:
         return []
     x, y, text, names = zip(*found, strict=True)
-    ink = {"size": 12, "color": [_INK_ON_DARK if p.forward_is_dark and n == "forward" else _INK for n in names]}
+    colours = dict(zip(CATEGORIES, p.seven, strict=True))
+    ink = {"size": 12, "color": [ink_on(colours[name]) for name in names]}
     return [go.Scatter(x=x, y=y, text=text, mode="text", textfont=ink, hoverinfo="skip", showlegend=False)]
 
 
@@ -94,4 +96,5 @@ def describe(lanes: Lanes) -> str:
     """How to read the picture, for people who cannot see it or see it for the first time."""
     thin = " and ".join(AXIS_NAMES[a] for a in lanes.axes)
     below = f" Below it, thin lanes show communication that runs meanwhile ({thin} axis)." if thin else ""
-    return f"One thick lane a rank: what its compute stream did; hatched is idle.{below} Numbers are micro-batches."
+    stream = "One thick lane a rank: what its compute stream did; hatched is idle."
+    return f"{stream}{below} Numbers are micro-batches."

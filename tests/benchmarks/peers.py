@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def our_step_seconds(options: dict[str, Any]) -> float:
         if row["rank"] == 0:
             ends[row["step"]] = max(ends.get(row["step"], 0), row["end_ns"])
     times = [ends[step] for step in sorted(ends)]
-    return statistics.median(b - a for a, b in zip(times[1:], times[2:], strict=False)) / 1e9
+    return statistics.median(b - a for a, b in pairwise(times[1:])) / 1e9
 
 
 def torch_step_seconds(target: str, options: dict[str, Any]) -> float:
@@ -46,7 +47,7 @@ def torch_step_seconds(target: str, options: dict[str, Any]) -> float:
             on_event=lambda _, event: found.append(event["times"]),
         )  # fmt: skip
     times = found[0]
-    return statistics.median(b - a for a, b in zip(times[1:], times[2:], strict=False))
+    return statistics.median(b - a for a, b in pairwise(times[1:]))
 
 
 def main() -> None:
@@ -61,7 +62,10 @@ def main() -> None:
     for name, (target, plan) in PEERS.items():
         pairs = [(our_step_seconds(base | plan), torch_step_seconds(target, base | plan)) for _ in range(args.rounds)]
         ours, theirs = (statistics.median(side) * 1e3 for side in zip(*pairs, strict=True))
-        print(f"{name:28} {ours:9.1f} {theirs:9.1f} {statistics.median(a / b for a, b in pairs):13.2f}", flush=True)
+        print(
+            f"{name:28} {ours:9.1f} {theirs:9.1f} {statistics.median(a / b for a, b in pairs):13.2f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

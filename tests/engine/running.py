@@ -40,7 +40,11 @@ class Trained:
         for mine, alone in zip(self.losses, self.reference_losses, strict=True):
             assert abs(mine - alone) <= RELATIVE * abs(alone), (self.job, self.losses, self.reference_losses)
         for mine, alone in zip(self.norms, self.reference_norms, strict=True):
-            assert abs(mine - alone) <= RELATIVE * 10 * abs(alone), (self.job, self.norms, self.reference_norms)
+            assert abs(mine - alone) <= RELATIVE * 10 * abs(alone), (
+                self.job,
+                self.norms,
+                self.reference_norms,
+            )
         assert self.weights_relative <= RELATIVE, (self.job, self.weights_relative)
 
 

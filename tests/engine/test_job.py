@@ -69,7 +69,12 @@ def test_settings_without_effect_are_noted() -> None:
     assert len(said) == 3 and "tp=1" in said[0] and "dp=1" in said[1] and "ZeRO-3" in said[2]
 
 
-@given(dp=st.integers(1, 9), tied=st.booleans(), lr=st.floats(1e-6, 1.0), order=st.sampled_from(["tp-dp-pp", "dp-pp-tp"]))
+@given(
+    dp=st.integers(1, 9),
+    tied=st.booleans(),
+    lr=st.floats(1e-6, 1.0),
+    order=st.sampled_from(["tp-dp-pp", "dp-pp-tp"]),
+)
 def test_a_job_survives_toml_and_options(tmp_path_factory: Any, dp: int, tied: bool, lr: float, order: str) -> None:
     job = Job.from_options(dp=dp, tied=tied, lr=lr, order=order, partition=(3, 1))
     path = Path(tmp_path_factory.mktemp("job")) / "job.toml"

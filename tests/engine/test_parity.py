@@ -25,11 +25,10 @@ def plans(every: bool) -> list[dict[str, Any]]:
         if pp == 4:
             schedules.remove("interleaved")  # 8 stages need 8 layers: below
         for zero in range(4) if dp > 1 else [0]:
-            for schedule, scatter, tied in itertools.product(schedules, [False, True][: tp], [False, True]):
-                found.append(dict(dp=dp, tp=tp, pp=pp, zero=zero, schedule=schedule, sequence_parallel=scatter, tied=tied))
-    for found_plan in found:
-        if found_plan["schedule"] == "interleaved":
-            found_plan["chunks"] = 2
+            for schedule, scatter, tied in itertools.product(schedules, [False, True][:tp], [False, True]):
+                plan = {"dp": dp, "tp": tp, "pp": pp, "zero": zero, "schedule": schedule}
+                chunks = 2 if schedule == "interleaved" else 1
+                found.append(plan | {"chunks": chunks, "sequence_parallel": scatter, "tied": tied})
     return found if every else found[::9]
 
 

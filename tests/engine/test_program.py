@@ -22,7 +22,16 @@ SHARDED = Job.from_options(dp=2, zero=3, layers=2, microbatches=2)
     schedule=st.sampled_from(["naive", "gpipe", "1f1b", "interleaved"]),
 )  # fmt: skip
 def test_every_compiled_program_passes_its_checks_and_survives_its_text(
-    dp: int, tp: int, pp: int, zero: int, tied: bool, scatter: bool, overlap: bool, prefetch: int, keep: bool, schedule: str
+    dp: int,
+    tp: int,
+    pp: int,
+    zero: int,
+    tied: bool,
+    scatter: bool,
+    overlap: bool,
+    prefetch: int,
+    keep: bool,
+    schedule: str,
 ) -> None:
     if schedule == "interleaved" and pp == 1:
         return

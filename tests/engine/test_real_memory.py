@@ -7,7 +7,15 @@ import pytest
 from engine.footprint import predicted_memory
 from tests.engine.running import Trained, train
 
-MODEL = {"layers": 8, "hidden": 512, "heads": 8, "seq": 16, "batch": 8, "microbatches": 1, "steps": 2}  # 25.4 M parameters
+MODEL = {
+    "layers": 8,
+    "hidden": 512,
+    "heads": 8,
+    "seq": 16,
+    "batch": 8,
+    "microbatches": 1,
+    "steps": 2,
+}  # 25.4 M parameters
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from engine.footprint import predicted_memory
-from engine.formulas import activation_bytes, in_flight_formula, parameters, predicted_communication, state_bytes
+from engine.formulas import (
+    activation_bytes,
+    in_flight_formula,
+    parameters,
+    predicted_communication,
+    state_bytes,
+)
 from engine.job import Job
 from engine.recording import CATEGORIES
 from engine.units import lane_units
@@ -111,7 +117,10 @@ def test_parameter_count_equals_torchs_module() -> None:
 def test_flops_equal_torchs_flop_counter() -> None:
     run = train(parity=False, **TINY | {"microbatches": 1})
     module, (inputs, targets) = TorchGPT(run.job), batch_of(run.job, 0)
-    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    with (
+        torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
+        FlopCounterMode(display=False) as counter,
+    ):
         loss_of(module(inputs), targets).backward()
     recorded = sum(r["flops"] for r in run.ops.to_pylist() if r["step"] == 1)
     assert recorded == counter.get_total_flops()
@@ -122,9 +131,7 @@ def test_activation_peaks_are_in_flight_counts_times_a_stage(schedule: str, p: i
     run = train(parity=False, **TINY | {"batch": 32, "microbatches": 8}, pp=p, schedule=schedule)
     for lane in range(p):
         stage = sum(activation_bytes(run.job, unit) for unit in lane_units(run.job, lane))
-        peak = max(
-            r["bytes"] for r in run.memory.to_pylist() if r["rank"] == lane and r["category"] == "activations"
-        )
+        peak = max(r["bytes"] for r in run.memory.to_pylist() if r["rank"] == lane and r["category"] == "activations")
         assert peak == in_flight_formula(run.job, lane) * stage
 
 

@@ -29,7 +29,9 @@ def job_of(schedule: Schedule, p: int, m: int, v: int) -> Job:
 
 
 @pytest.mark.parametrize(("schedule", "p", "m", "v"), GRID)
-def test_the_bubble_of_the_executed_program_is_the_published_formula(schedule: Schedule, p: int, m: int, v: int) -> None:
+def test_the_bubble_of_the_executed_program_is_the_published_formula(
+    schedule: Schedule, p: int, m: int, v: int
+) -> None:
     job = job_of(schedule, p, m, v)
     program = compile_job(job)
     check_program(program, job)
@@ -87,7 +89,11 @@ def test_schedules_agree_with_torch_pipelining_on_the_order_of_each_rank() -> No
             if a.kind in (Kind.FORWARD, Kind.BACKWARD) and a.unit == f"block{2 * (a.stage or 0)}"
         ]
         torchs = [
-            (a.stage_index, a.computation_type.name[0] if "FORWARD" in a.computation_type.name else "B", a.microbatch_index)
+            (
+                a.stage_index,
+                a.computation_type.name[0] if "FORWARD" in a.computation_type.name else "B",
+                a.microbatch_index,
+            )
             for a in schedule.pipeline_order[z]
             if a is not None
         ]

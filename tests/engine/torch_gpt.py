@@ -47,7 +47,9 @@ class TorchGPT(nn.Module):
     @torch.no_grad()
     def load(self, job: Job) -> None:
         """The engine's named seeds, copied parameter by parameter."""
-        full = {p.name: seeded(job.training.seed)(p) for u in compute_units(job.model) for p in unit_params(job.model, 1, u)}
+        full = {
+            p.name: seeded(job.training.seed)(p) for u in compute_units(job.model) for p in unit_params(job.model, 1, u)
+        }
         if self.embedding is not None and self.positions is not None:
             self.embedding.weight.copy_(full["embedding.weight"])
             self.positions.copy_(full["embedding.positions"])

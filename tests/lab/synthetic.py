@@ -5,7 +5,7 @@ known.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from engine.compile import compile_job
@@ -90,9 +90,7 @@ class Synthesis:
         self.tensor_groups = {rank: group for group in self.mesh.groups("tp") for rank in group}
         self.spans = dry_run(compile_job(job), costs.cost).spans
         self.sent = {
-            (s.action.kind, s.action.stage, s.action.microbatch): s.end
-            for s in self.spans
-            if s.action.kind in SENDS
+            (s.action.kind, s.action.stage, s.action.microbatch): s.end for s in self.spans if s.action.kind in SENDS
         }
 
     def step(self, number: int, origin: int) -> tuple[list[Op], int]:
@@ -167,9 +165,7 @@ class Synthesis:
             ends = start
             if a.kind in RECEIVES:
                 sender = a.stage + (-1 if a.kind is Kind.RECV_ACT else 1)
-                ends = max(
-                    start, origin + self.sent[RECEIVES[a.kind], sender, a.microbatch] * self.costs.unit
-                )
+                ends = max(start, origin + self.sent[RECEIVES[a.kind], sender, a.microbatch] * self.costs.unit)
             return made.add(
                 **_labels(a),
                 stream=_message_stream(a),
@@ -268,71 +264,3 @@ def memory_rows(job: Job, ops: list[Op]) -> Iterator[MemoryRow]:
         for time, step, category, change in sorted(changes, key=lambda c: c[0]):
             held[category] += change
             yield MemoryRow(step, rank, time, category, held[category])
-
-
-@dataclass(frozen=True)
-class FakeInfo:
-    """The part of `run.json` a report reads."""
-
-    command: tuple[str, ...] = ("lab", "run", "--dp", "2")
-    created: str = "2026-11-30T10:00:00.000+00:00"
-    environment: dict[str, Any] = field(
-        default_factory=lambda: {"python": "3.11.7", "torch": "2.13", "cpu_count": 2}
-    )
-    backend: str = "gloo"
-    device: str = "cpu"
-    backend_reason: str = "no GPU on this machine"
-
-
-@dataclass(frozen=True)
-class FakeRun:
-    """What `lab.runs.Run` offers to a report and to figures."""
-
-    job: Job
-    recording: Recording
-    summary: dict[str, Any]
-    id: str = "20261130-100000-dp2tp2pp2-zero1-abcd"
-    status: str = "finished"
-    message: str = ""
-    info: FakeInfo = field(default_factory=FakeInfo)
-
-
-def fake_run(job: Job, costs: Costs = LIFELIKE, steps: int = 3, **changes: Any) -> FakeRun:
-    """A finished run with the summary its recording gives."""
-    from lab import analysis
-
-    recording = synthetic(job, costs, steps)
-    step = analysis.typical_step(recording)
-    known = step is not None
-    peaks: list[Any] = analysis.memory_peaks(recording) if known else []
-    sent: list[Any] = analysis.communication(recording, mesh_of(job), step) if known else []  # type: ignore[arg-type]
-    summary = {
-        "world_size": job.world_size,
-        "backend": "gloo",
-        "device": "cpu",
-        "schedule": job.plan.schedule,
-        "parity": {
-            "passed": True,
-            "loss_max_abs_diff": 4.8e-7,
-            "grad_norm_max_rel_diff": 2.1e-7,
-            "param_max_abs_diff": 6e-8,
-        },
-        "steps": [
-            {k: row[k] for k in ("step", "loss", "grad_norm", "seconds", "tokens_per_second")}
-            for row in recording.metrics.to_pylist()
-        ],
-        "bubble": {
-            "measured": analysis.bubble(recording, job, step) if known else None,  # type: ignore[arg-type]
-            "replayed": 0.2,
-            "formula": analysis.bubble_formula(job),
-        },
-        "overlap": analysis.overlap(recording, step) if known else {},  # type: ignore[arg-type]
-        "memory": {
-            "per_rank": peaks,
-            "predicted_per_rank": [{**row, "total_peak": row["total_peak"] - 2000} for row in peaks],
-        },
-        "communication": [{**row, "predicted_bytes": row["logical_bytes"]} for row in sent],
-        "time_to_ranks_ready_s": 0.3,
-        "wall_s": 1.2,
-    }
-    return replace(FakeRun(job, recording, summary), **changes)

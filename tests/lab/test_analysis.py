@@ -227,9 +227,7 @@ def test_idle_spans_of_a_rank_never_overlap_each_other_nor_its_work() -> None:
 def test_overlap_is_the_part_of_communication_time_under_computation() -> None:
     # Holistic Trace Analysis gives 73.33 % for communication 500-800 against computation 320-720
     reduce = op(rank=0, seq=1, kind="reduce", stream="dp", start_ns=500, end_ns=800)
-    assert analysis.overlap(recording_of([compute(0, 0, 320, 720), reduce]), 0) == {
-        "dp": pytest.approx(220 / 300)
-    }
+    assert analysis.overlap(recording_of([compute(0, 0, 320, 720), reduce]), 0) == {"dp": pytest.approx(220 / 300)}
 
 
 def test_overlapping_communication_counts_once_and_ranks_add_up() -> None:
@@ -302,7 +300,8 @@ def test_communication_counts_rank_zero_of_each_axis_in_the_order_of_the_axes() 
     job = Job.from_options(dp=2, tp=2, pp=2, zero=1, microbatches=4)
     rows = analysis.communication(synthetic(job, LIFELIKE), mesh_of(job), 1)
     found = {(r["axis"], r["op"]): (r["count"], r["logical_bytes"]) for r in rows}
-    # 2 blocks × 2 collectives × forward and backward × 4 micro-batches of 512 bytes; 4 messages of 1000 each way
+    # 2 blocks × 2 collectives × forward and backward × 4 micro-batches of 512 bytes;
+    # 4 messages of 1000 bytes each way
     assert found["tp", "all_reduce"] == (32, 32 * 512)
     assert found["pp", "send_act"] == found["pp", "recv_grad"] == (4, 4000)
     assert found["dp", "reduce_scatter"] == found["dp", "all_gather"] == (1, 8000)
@@ -310,17 +309,14 @@ def test_communication_counts_rank_zero_of_each_axis_in_the_order_of_the_axes() 
 
 
 def test_an_axis_rank_zero_does_not_use_is_counted_on_the_lowest_rank_that_does() -> None:
-    tie = op(
-        rank=3, kind="reduce", stream="tie", op="all_reduce", peers=(3, 5), logical_bytes=9, wire_bytes=11
-    )
+    tie = op(rank=3, kind="reduce", stream="tie", op="all_reduce", peers=(3, 5), logical_bytes=9, wire_bytes=11)
     rows = analysis.communication(recording_of([tie, tie._replace(rank=5)]), mesh_of(Job()), 0)
     assert rows == [{"axis": "tie", "op": "all_reduce", "count": 1, "logical_bytes": 9, "wire_bytes": 11}]
 
 
 def test_the_matrix_has_messages_as_sent_and_collectives_along_a_ring() -> None:
     ring = [
-        op(rank=r, kind="reduce", stream="dp", op="all_reduce", peers=(0, 2, 3), logical_bytes=8)
-        for r in (0, 2, 3)
+        op(rank=r, kind="reduce", stream="dp", op="all_reduce", peers=(0, 2, 3), logical_bytes=8) for r in (0, 2, 3)
     ]
     matrix = analysis.communication_matrix(recording_of([*ring, *message(0, 5, 40, 80)]), 0, world_size=4)
     assert {(int(i), int(j)): int(matrix[i, j]) for i, j in np.argwhere(matrix)} == {

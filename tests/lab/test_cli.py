@@ -77,9 +77,7 @@ def test_bad_input_is_refused_in_one_sentence_before_any_process_starts(
     assert (pretended.calls, pretended.warmed) == (0, 0) and not Path("runs").exists()
 
 
-def test_a_refusal_with_json_is_one_object(
-    pretended: PretendedLaunch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refusal_with_json_is_one_object(pretended: PretendedLaunch, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--tp", "3", "--json"]) == 2
     found = one_object(capsys.readouterr().out)
     assert found == {
@@ -132,9 +130,7 @@ def test_a_run_that_differs_from_one_process_ends_with_status_1(
 def test_a_failed_run_ends_with_status_1_and_names_the_rank(
     pretended: PretendedLaunch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pretended.ending = RunFailed(
-        Failure("rank 5", "backward block2 mb1", "was killed by signal SIGKILL", "", ())
-    )
+    pretended.ending = RunFailed(Failure("rank 5", "backward block2 mb1", "was killed by signal SIGKILL", "", ()))
     pretended.until = 1
     assert main(["run", *PLAN, "--json"]) == 1
     out, err = capsys.readouterr()
@@ -189,9 +185,7 @@ def test_program_prints_what_the_plan_compiles_to(capsys: pytest.CaptureFixture[
 def test_program_of_a_rank_is_its_lane_under_its_coordinate(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["program", "--pp", "2", "--tp", "2", "--rank", "3"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(
-        "# rank 3 of 4: data 0, tensor 1, pipeline 1\npipeline 1:\n  recv_act mb0 stage1 <-pp0\n"
-    )
+    assert out.startswith("# rank 3 of 4: data 0, tensor 1, pipeline 1\npipeline 1:\n  recv_act mb0 stage1 <-pp0\n")
     assert "pipeline 0:" not in out
 
 
@@ -243,9 +237,7 @@ def test_a_reader_that_has_had_enough_is_no_error() -> None:
 
 
 def test_neither_the_package_nor_the_command_line_loads_torch_or_plotly() -> None:
-    code = (
-        "import sys, lab, lab.cli; lab.cli.main(['program']); print([m for m in HEAVY if m in sys.modules])"
-    )
+    code = "import sys, lab, lab.cli; lab.cli.main(['program']); print([m for m in HEAVY if m in sys.modules])"
     code = f"HEAVY = ['torch', 'plotly', 'pandas', 'pyarrow']; {code}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -307,9 +307,7 @@ def test_a_run_shows_itself_in_a_line_and_in_html(store: Store) -> None:
 
 def test_what_is_written_is_what_is_read(store: Store) -> None:
     info = store.create(Job(), ("a", "b"))
-    whole = replace(
-        info, status="failed", message="näïve\nsecond line", resident_bytes=(1, 2), backend="gloo"
-    )
+    whole = replace(info, status="failed", message="näïve\nsecond line", resident_bytes=(1, 2), backend="gloo")
     store.write(whole)
     with store.executing(info.id):
         assert asdict(store.find(info.id).info) == asdict(whole)

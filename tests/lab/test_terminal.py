@@ -29,9 +29,7 @@ def wait(rank: int, seq: int, ref: int, start: int, end: int) -> Op:
 
 def talk(rank: int, seq: int, stream: str, start: int, end: int, parent: int = -1) -> Op:
     kind = "collective" if parent >= 0 else "reduce"
-    return op(
-        rank=rank, seq=seq, kind=kind, stream=stream, parent=parent, start_ns=start, end_ns=end, peers=(0, 1)
-    )
+    return op(rank=rank, seq=seq, kind=kind, stream=stream, parent=parent, start_ns=start, end_ns=end, peers=(0, 1))
 
 
 def lines(recording: Recording, width: int, mesh: Mesh | None = None) -> list[str]:
@@ -172,5 +170,5 @@ def test_a_log_gets_at_most_some_twenty_lines_of_progress() -> None:
         for step in range(1000):
             display(replace(start, phase="step", step=step, loss=2.0, tokens_per_second=12345.6))
     told = file.getvalue().splitlines()
-    assert told[0] == "starting 8 processes" and told[-1] == "step 1000/1000  loss 2.0000  12,346 tokens/s"
+    assert told[0].startswith("starting 8 processes") and told[-1] == "step 1000/1000  loss 2.0000  12,346 tokens/s"
     assert len(told) == 21 and display.run_id == "r"

@@ -1,0 +1,178 @@
+"""What each `lab` command does. Every function takes the parsed options and returns the exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.job import Job, JobRefused
+from lab.options import job_of
+from lab.runs import Run, RunCorrupt, Store, StoreError, load
+from lab.runs import runs as all_runs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from engine.program import Program
+
+OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+DEMO: dict[str, Any] = {"dp": 2, "tp": 2, "pp": 2, "zero": 1}
+
+
+def say(status: str, message: str, code: int, *, as_json: bool, run_id: str | None = None) -> int:
+    """The bad news: words on stderr and, if asked for, one object on stdout. Returns the exit status."""
+    print(f"lab: {message}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"run": run_id, "status": status, "error": message}))
+    return code
+
+
+# -- running -------------------------------------------------------------------------------------------------
+
+
+def run(args: Namespace) -> int:
+    from lab.execute import refuse
+
+    job = job_of(args)
+    refuse(job)
+    program = _program_file(args.program, job) if args.program else None
+    run, status = _execute(job, as_json=args.json, parity=not args.no_parity, program=program)
+    if run is not None:
+        _print(run, args.json)
+    return status
+
+
+def _execute(job: Job, *, as_json: bool, parity: bool = True, program: Program | None = None) -> tuple[Run | None, int]:
+    """Runs a job with its progress on stderr. A run that fails is reported here."""
+    from engine.launch import RunFailed, warm
+
+    warm()  # torch loads in a process of its own while this one loads the rest
+    from lab.execute import run_job
+    from lab.progress import Display
+
+    display = Display()
+    try:
+        with display:
+            run = run_job(job, parity=parity, program=program, on_progress=display)
+    except RunFailed as error:
+        log = Store().folder(display.run_id or "") / "log.txt"
+        words = f"run {display.run_id} failed: {error}\nWhat its processes printed is in {log}"
+        return None, say("failed", words, FAILED, as_json=as_json, run_id=display.run_id)
+    except KeyboardInterrupt:
+        if display.run_id is None:
+            raise
+        words = f"run {display.run_id} was stopped; what it did so far is kept."
+        return None, say("stopped", words, INTERRUPTED, as_json=as_json, run_id=display.run_id)
+    return run, FAILED if run.summary["parity"]["passed"] is False else OK
+
+
+def _program_file(name: str, job: Job) -> Program:
+    from engine.checks import ProgramError
+    from engine.program import Program
+    from lab.execute import checked_program
+
+    try:
+        return checked_program(job, Program.parse(Path(name).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise JobRefused(f"the program file {name} cannot be read: {error.strerror}.") from error
+    except (ProgramError, ValueError) as error:
+        raise JobRefused(f"the program file {name} cannot be run: {error}") from error
+
+
+def demo(args: Namespace) -> int:
+    from lab.execute import refuse
+
+    job = Job.from_options(**DEMO)
+    refuse(job)
+    run, status = _execute(job, as_json=False)
+    if run is None:
+        return status
+    _print(run, as_json=False)
+    path = _write_report(run, args.output)
+    print(f"\nThe whole story is in {path}: open it in a browser.")
+    print("Look first at the timeline: the hatched gaps are the pipeline bubble. Then try")
+    print("  lab run --dp 2 --tp 2 --pp 2 --zero 3 --microbatches 8")
+    return status
+
+
+def report(args: Namespace) -> int:
+    run = load(args.run)
+    if run.status == "corrupt":
+        raise RunCorrupt(f"run {run.id} is corrupt: {run.message}.")
+    print(_write_report(run, args.output))
+    return OK
+
+
+def _write_report(run: Run, output: str) -> Path:
+    try:
+        return run.report(Path(output).absolute())
+    except OSError as error:
+        raise StoreError(f"the report {output} cannot be written: {error.strerror or error}.") from error
+
+
+# -- looking -------------------------------------------------------------------------------------------------
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console()
+
+
+def _print(run: Run, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(run.summary))
+        return
+    from lab.terminal import show
+
+    show(run, _console())
+
+
+def show(args: Namespace) -> int:
+    run = load(args.run)
+    if run.status == "corrupt":
+        words = f"run {run.id} is corrupt: {run.message}."
+        return say("corrupt", words, FAILED, as_json=args.json, run_id=run.id)
+    _print(run, args.json)
+    return OK
+
+
+def runs(args: Namespace) -> int:
+    found = all_runs()
+    if args.json:
+        print(json.dumps({"runs": [_listed(run) for run in found]}))
+        return OK
+    from lab.listing import print_runs
+
+    print_runs(found, _console(), everything=args.all)
+    return OK
+
+
+def _listed(run: Run) -> dict[str, Any]:
+    told = {"run": run.id, "status": run.status, "message": run.message, "created": run.info.created}
+    return told | run.digest
+
+
+def program(args: Namespace) -> int:
+    from lab.program_text import print_program
+
+    print_program(args, job_of(args), _console())
+    return OK
+
+
+def doctor(args: Namespace) -> int:
+    from lab.doctor import checks
+    from lab.listing import print_check
+
+    console, made = _console(), []
+    for check in checks():
+        made.append(check)
+        if not args.json:
+            print_check(check, console)
+    if args.json:
+        rows = [{"name": c.name, "ok": c.ok, "found": c.found, "advice": c.advice} for c in made]
+        print(json.dumps({"ok": all(check.ok for check in made), "checks": rows}))
+    return OK if all(check.ok for check in made) else FAILED

@@ -1,0 +1,115 @@
+"""A run as one HTML file: opened from disk, sent by mail, read without a network. It asks nobody for
+anything.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from plotly.offline import get_plotlyjs
+
+from engine.rules import notes
+from lab.report import proof, sections
+from lab.report.html import Html, join, paragraph, tag
+from lab.report.reportable import Reportable
+from lab.report.words import DEFINITIONS, command_line, job_in_words
+
+__all__ = ["Reportable", "report_html", "write_report"]
+
+_HERE = Path(__file__).parent
+# nothing may be fetched, from anywhere; plotly needs styles of its own and pictures it has made itself
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:;"
+    " base-uri 'none'; form-action 'none'"
+)
+_PARTS = {
+    "time": "Time",
+    "grid": "Place",
+    "memory": "Memory",
+    "communication": "Communication",
+    "steps": "Steps",
+    "definitions": "Definitions",
+}
+
+
+def write_report(run: Reportable, path: Path) -> Path:
+    """Writes the report of a run, finished or not, to `path` and returns it. An old file is replaced in one
+    step.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(report_html(run), encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return path
+
+
+def report_html(run: Reportable) -> str:
+    """The whole page: text and tables first, so that they can be read while the script with plotly.js still
+    loads.
+    """
+    head = join(
+        [
+            Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+            Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
+            Html('<link rel="icon" href="data:,">'),
+            tag("title", f"Shardlab: {run.id}"),
+            Html(f"<style>{_asset('style.css')}</style>"),
+        ]
+    )
+    scripts = Html(f"<script>{get_plotlyjs()}</script><script>{_asset('page.js')}</script>")
+    skip = tag("a", "Skip to the report", href="#report", class_="skip")
+    body = join([skip, _header(run), tag("main", *_main(run), id="report"), _footer(run), scripts])
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
+
+
+def _asset(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _header(run: Reportable) -> Html:
+    plan = run.job.plan
+    shape = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
+    links = [tag("li", tag("a", title, href=f"#{name}")) for name, title in _PARTS.items()]
+    return tag(
+        "header",
+        tag("h1", f"{shape}{f', ZeRO-{plan.zero}' if run.job.effective_zero else ''}"),
+        paragraph(job_in_words(run.job)),
+        tag("pre", command_line(run.job), tabindex=0, aria_label="Command that runs this job again"),
+        *(paragraph(note, class_="faint") for note in notes(run.job)),
+        proof.parity_badge(run),
+        proof.key_numbers(run),
+        tag("nav", tag("ul", *links), aria_label="Parts of this report"),
+    )
+
+
+def _main(run: Reportable) -> list[Html]:
+    return [
+        Html("<noscript><p>The figures need JavaScript; every number is in the tables too.</p></noscript>"),
+        sections.time_section(run),
+        sections.grid_section(run),
+        sections.memory_section(run),
+        sections.communication_section(run),
+        sections.steps_section(run),
+        _definitions(),
+    ]
+
+
+def _definitions() -> Html:
+    pairs = [part for name, words in DEFINITIONS for part in (tag("dt", name), tag("dd", words))]
+    title = tag("h2", "Definitions", id="definitions")
+    return tag("section", title, tag("dl", *pairs, class_="words"), aria_labelledby="definitions")
+
+
+def _footer(run: Reportable) -> Html:
+    info = run.info
+    with_what = f"{info.backend or 'no backend'} on {info.device or 'no device'}"
+    where = f"Run {run.id}, made {info.created} with {with_what}"
+    reason = f" ({info.backend_reason})" if info.backend_reason else ""
+    versions = ", ".join(f"{name} {value}" for name, value in info.environment.items())
+    started = tag("p", "Started by ", tag("code", shlex.join(info.command)), ".") if info.command else Html("")
+    return tag("footer", paragraph(f"{where}{reason}. {versions}."), started)

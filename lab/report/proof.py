@@ -1,0 +1,81 @@
+"""The top of a report: whether the run is right, how it ended, and its most telling numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lab.analysis import typical_step
+from lab.figures.palette import AXIS_NAMES, nbytes, percent, seconds
+from lab.report.html import Html, join, paragraph, tag
+from lab.report.reportable import Reportable
+
+
+def parity_badge(run: Reportable) -> Html:
+    """Whether the run equals one process, with the three numbers it rests on; else how it ended."""
+    found = run.summary.get("parity") or {}
+    passed = found.get("passed")
+    parts = [] if run.status == "finished" else [_ending(run)]
+    if passed is None:
+        what = "Not compared with one process"
+        why = "parity was switched off" if run.status == "finished" else "the run did not get that far"
+        parts.append(tag("div", tag("strong", what), paragraph(f"because {why}."), class_="badge none"))
+        return join(parts)
+    verdict = "✔ Equal to one process" if passed else "✘ Differs from one process"
+    numbers = (
+        f"Loss differs by at most {_small(found.get('loss_max_abs_diff'))}, the gradient norm by"
+        f" {_small(found.get('grad_norm_max_rel_diff'))} of its value, any weight by"
+        f" {_small(found.get('param_max_abs_diff'))}."
+    )
+    look = f"badge {'good' if passed else 'bad'}"
+    return join([*parts, tag("div", tag("strong", verdict), paragraph(numbers), class_=look)])
+
+
+def _ending(run: Reportable) -> Html:
+    done = len(run.summary.get("steps") or [])
+    ending = _ENDINGS.get(run.status, f"is {run.status}")
+    text = f"This run {ending} after {done} of {run.job.training.steps} steps"
+    message = [tag("pre", run.message)] if run.message else []
+    return tag("div", tag("strong", text), *message, class_="badge bad")
+
+
+_ENDINGS = {
+    "failed": "failed",
+    "stopped": "was stopped",
+    "killed": "was killed",
+    "running": "was still going",
+}
+
+
+def _small(value: Any) -> str:
+    return "an unknown amount" if value is None else "0" if value == 0 else f"{value:.1e}"
+
+
+def key_numbers(run: Reportable) -> Html:
+    """The numbers to see first."""
+    tiles = [tag("div", tag("dt", name), tag("dd", value, tag("small", note))) for name, value, note in _numbers(run)]
+    return tag("dl", *tiles, class_="numbers") if tiles else Html("")
+
+
+def _numbers(run: Reportable) -> Iterator[tuple[str, str, str]]:
+    summary = run.summary
+    steps, bubble = summary.get("steps") or [], summary.get("bubble") or {}
+    if steps:
+        shown = typical_step(run.recording)
+        typical = next((step for step in steps if step["step"] == shown), steps[-1])
+        yield "Loss", f"{steps[-1]['loss']:.4f}", f"after {len(steps)} steps, from {steps[0]['loss']:.4f}"
+        yield (
+            "Step time",
+            seconds(typical["seconds"]),
+            f"step {typical['step']}; {typical['tokens_per_second']:,.0f} tokens/s",
+        )
+    if bubble.get("measured") is not None:
+        known = [f"{k} {percent(bubble[k])}" for k in ("replayed", "formula") if bubble.get(k) is not None]
+        yield "Bubble (idle ÷ total)", percent(bubble["measured"]), ", ".join(known)
+    if peaks := summary["memory"]["per_rank"]:
+        most = max(peaks, key=lambda row: row["total_peak"])
+        yield "Peak memory", nbytes(most["total_peak"]), f"rank {most['rank']}, all categories at one time"
+    if hidden := {a: f for a, f in (summary.get("overlap") or {}).items() if a != "world"}:
+        best = max(hidden, key=lambda a: hidden[a])
+        others = ", ".join(f"{AXIS_NAMES[a]} {percent(f)}" for a, f in hidden.items() if a != best)
+        yield f"Hidden, {AXIS_NAMES[best]} axis", percent(hidden[best]), others or "of its communication time"

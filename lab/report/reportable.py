@@ -1,0 +1,37 @@
+"""What a report needs to know of a run."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from lab.figures import HasRecording
+
+
+class Info(Protocol):
+    """The part of `run.json` a report shows."""
+
+    @property
+    def command(self) -> tuple[str, ...]: ...
+    @property
+    def created(self) -> str: ...
+    @property
+    def environment(self) -> dict[str, Any]: ...
+    @property
+    def backend(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def backend_reason(self) -> str: ...
+
+
+class Reportable(HasRecording, Protocol):
+    """What a report needs of a run; `lab.runs.Run` has it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def info(self) -> Info: ...

@@ -1,0 +1,225 @@
+"""The parts of a report in reading order: time, place, memory, communication, steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.mesh import mesh_of
+from engine.recording import CATEGORIES, Recording
+from lab import figures
+from lab.analysis import CAUSES, step_ops, typical_step
+from lab.analysis.memory import KEY
+from lab.figures.bubble import NAMES, time_shares
+from lab.figures.communication import operation_name
+from lab.figures.grid import Colour, holds
+from lab.figures.lanes import lay_out
+from lab.figures.palette import nbytes, percent, seconds
+from lab.figures.timeline import describe
+from lab.report.html import Html, details, paragraph, table, tag
+from lab.report.plots import plot
+from lab.report.reportable import Reportable
+
+Row = Mapping[str, Any]
+
+
+def time_section(run: Reportable) -> Html:
+    step = typical_step(run.recording)
+    if step is None:
+        return _section("time", "Time", paragraph("No step was completed, so there is no time to show."))
+    lanes = lay_out(step_ops(run.recording, step), mesh_of(run.job))
+    shares = time_shares(run.recording, step)
+    heads = ["rank", *(NAMES[name].removeprefix("idle: ") for name in NAMES), "idle in all"]
+    rows = [
+        [
+            rank,
+            *(seconds(row[name]) for name in NAMES),
+            percent(sum(row[c] for c in CAUSES) / (sum(row.values()) or 1)),
+        ]
+        for rank, row in sorted(shares.items())
+    ]
+    caption = f"Time of each rank in step {step}: two columns of work, then idle time by cause"
+    return _section(
+        "time",
+        "Time: who worked, who waited and why",
+        _shared_cores(run),
+        plot("timeline", lambda theme: figures.timeline(run, theme=theme), describe(lanes), width="wide"),
+        plot(
+            "shares",
+            lambda theme: figures.bubble(run, theme=theme),
+            "One bar a rank. Solid is work, patterned is idle, by what it waited for.",
+            details("The same as a table", table(caption, heads, rows)),
+        ),
+    )
+
+
+def _shared_cores(run: Reportable) -> Html:
+    cores = run.info.environment.get("cpu_count")
+    if run.info.device != "cpu" or not cores or run.job.world_size <= cores:
+        return Html("")
+    note = (
+        f"{run.job.world_size} processes shared {cores} processor core{'s' if cores > 1 else ''}: part of the"
+        " measured waiting is waiting for a core. The replayed bubble is free of that."
+    )
+    return paragraph(note, class_="faint")
+
+
+def grid_section(run: Reportable) -> Html:
+    mesh = mesh_of(run.job)
+    coloured: Colour = "memory" if run.summary["memory"]["per_rank"] else "stage"
+    values = {row["rank"]: nbytes(row["total_peak"]) for row in run.summary["memory"]["per_rank"]}
+    rows = []
+    for rank in range(mesh.size):
+        at = mesh.coordinate(rank)
+        rows.append([rank, at.dp, at.tp, at.pp, values.get(rank, "–"), holds(run.job, at.pp)])
+    share = f", of which it keeps 1/{mesh.tp} of every large matrix" if mesh.tp > 1 else ""
+    heads = ["rank", "data", "tensor", "pipeline", "peak memory", "holds"]
+    how = (
+        f"Each ball is a rank, labelled with its number and the layers it holds{share}. Lines join the ranks"
+        " that communicate. Drag to turn."
+    )
+    return _section(
+        "grid",
+        "Place: where each rank sits",
+        plot(
+            "grid",
+            lambda theme: figures.grid(run, colour=coloured, theme=theme),
+            how,
+            details("The same as a table", table("Coordinates of every rank, and what it holds", heads, rows)),
+            width="medium",
+        ),
+    )
+
+
+def memory_section(run: Reportable) -> Html:
+    found = run.summary["memory"]
+    if not found["per_rank"]:
+        return _section("memory", "Memory", paragraph("No step was completed, so no memory was recorded."))
+    most = max(found["per_rank"], key=lambda row: row["total_peak"])["rank"]
+    return _section(
+        "memory",
+        "Memory: what each rank holds",
+        plot(
+            "memory",
+            lambda theme: figures.memory(run, theme=theme),
+            "Solid bars are measured, hatched ones predicted. Each part is that category's own peak; the"
+            " diamond is the highest total at any one time.",
+            _memory_table(found["per_rank"], found.get("predicted_per_rank") or []),
+            width="wide" if len(found["per_rank"]) > 4 else "",
+        ),
+        plot(
+            "memory-over-time",
+            lambda theme: figures.memory_over_time(run, most, theme=theme),
+            f"What rank {most} held over the whole training, stacked by category.",
+        ),
+    )
+
+
+def _memory_table(measured: list[Row], predicted: list[Row]) -> Html:
+    guesses = {row["rank"]: row for row in predicted}
+    keys = [*KEY.values(), "total_peak"]
+    heads = [
+        "rank",
+        *(f"{name}{', peak' if KEY[name].endswith('peak') else ''}" for name in CATEGORIES),
+        "highest total",
+    ]
+    rows = []
+    for row in measured:
+        cells: list[object] = []
+        for key in keys:
+            guess = guesses.get(row["rank"], {}).get(key)
+            note = "not predicted" if guess is None else "as predicted" if guess == row[key] else f"predicted {guess:,}"
+            cells.append(Html(f"{row[key]:,}<br>") + tag("span", note, class_="faint"))
+        rows.append([row["rank"], *map(Html, map(str, cells))])
+    return details(
+        "Bytes of each rank, measured and predicted",
+        table("Bytes, measured and below it predicted", heads, rows),
+    )
+
+
+def communication_section(run: Reportable) -> Html:
+    rows: list[Row] = run.summary["communication"]
+    if not rows:
+        why = "one process has nobody to talk to." if run.job.world_size == 1 else "no step was completed."
+        return _section("communication", "Communication", paragraph(f"Nothing was sent: {why}"))
+    hidden = run.summary.get("overlap") or {}
+    cells = [
+        [
+            operation_name(row),
+            row["count"],
+            f"{row['logical_bytes']:,}",
+            *_predicted(row),
+            f"{row['wire_bytes']:,}",
+            percent(hidden[row["axis"]]) if row["axis"] in hidden else "–",
+        ]
+        for row in rows
+    ]
+    heads = [
+        "operation",
+        "times",
+        "counted bytes",
+        "predicted bytes",
+        "difference",
+        "bytes on the wire",
+        "axis hidden",
+    ]
+    caption = "What the lowest rank on each axis sends and receives in one step"
+    return _section(
+        "communication",
+        "Communication: what was sent, and where",
+        plot(
+            "communication",
+            lambda theme: figures.communication(run, theme=theme),
+            "Bytes of the lowest rank that uses an axis, in one step: counted as the algorithm moves them,"
+            " predicted by formula, and really on the wire.",
+            table(caption, heads, cells),
+            width="wide",
+        ),
+        plot(
+            "matrix",
+            lambda theme: figures.communication_matrix(run, theme=theme),
+            "Row: the sender. Column: the receiver. Collectives count along a ring through their group.",
+            width="medium",
+        ),
+    )
+
+
+def _predicted(row: Row) -> tuple[str, str]:
+    guess = row.get("predicted_bytes")
+    if guess is None:
+        return "–", "–"
+    difference = row["logical_bytes"] - guess
+    return f"{guess:,}", "none" if difference == 0 else f"{difference:+,}"
+
+
+def steps_section(run: Reportable) -> Html:
+    rows = _steps(run.recording)
+    if not rows:
+        return _section("steps", "Steps", paragraph("No step was completed."))
+    heads = ["step", "loss", "loss in one process", "gradient norm", "time", "tokens/s"]
+    cells = [
+        [
+            r["step"],
+            f"{r['loss']:.6f}",
+            _or_dash(r["reference_loss"]),
+            f"{r['grad_norm']:.4f}",
+            seconds(r["seconds"]),
+            f"{r['tokens_per_second']:,.0f}",
+        ]
+        for r in rows
+    ]
+    found = table(f"Every step, {len(rows)} in all", heads, cells)
+    return _section("steps", "Steps", details("Show all steps", found) if len(rows) > 30 else found)
+
+
+def _steps(recording: Recording) -> list[Row]:
+    rows: list[Row] = recording.metrics.to_pylist()
+    return rows
+
+
+def _or_dash(value: float | None) -> str:
+    return "–" if value is None or value != value else f"{value:.6f}"
+
+
+def _section(name: str, title: str, *content: object) -> Html:
+    return tag("section", tag("h2", title, id=name), *content, aria_labelledby=name)

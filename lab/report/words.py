@@ -1,0 +1,118 @@
+"""A run in words: what was run, how to run it again, what every number means."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from engine.formulas import parameters
+from engine.job import Job
+
+SCHEDULE_NAMES = {
+    "naive": "no pipelining: one micro-batch at a time through all stages",
+    "gpipe": "the GPipe schedule",
+    "1f1b": "the 1F1B schedule",
+    "interleaved": "the interleaved 1F1B schedule",
+}
+
+
+def job_in_words(job: Job) -> str:
+    """One or two sentences a reader can picture the run from."""
+    model, plan, training = job.model, job.plan, job.training
+    size = f"{parameters(job) / 1e6:.2f} million parameters"
+    shape = f"{model.layers} layers, hidden {model.hidden}, {model.heads} heads, {model.seq} tokens a sequence"
+    model_words = f"A GPT of {size} ({shape})"
+    ranks = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
+    who = f"{job.world_size} processes = {ranks}" if job.world_size > 1 else "one process"
+    steps = f"{training.steps} step{'s' if training.steps != 1 else ''} of {training.batch} sequences"
+    return f"{model_words}, trained for {steps} by {who}{_how(job)}."
+
+
+def _how(job: Job) -> str:
+    plan = job.plan
+    words = [f"ZeRO stage {job.effective_zero}"] if job.effective_zero else []
+    if plan.pp > 1:
+        chunks = f" with {plan.chunks} chunks a rank" if plan.chunks > 1 else ""
+        words.append(f"{SCHEDULE_NAMES[plan.schedule]}{chunks} over {plan.microbatches} micro-batches")
+    elif plan.microbatches > 1:
+        words.append(f"gradients accumulated over {plan.microbatches} micro-batches")
+    words += ["sequence parallelism"] if job.scatters_sequence else []
+    words += ["no overlap"] if job.world_size > 1 and not plan.overlap else []
+    return f", with {' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)}" if words else ""
+
+
+def command_line(job: Job) -> str:
+    """The command that runs this job again; options left at their defaults are left out."""
+    defaults = Job().options()
+    words = ["lab", "run"]
+    for name, value in job.options().items():
+        if value != defaults[name]:
+            words += _option(name.replace("_", "-"), value)
+    return shlex.join(words)
+
+
+def _option(flag: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+
+
+DEFINITIONS: tuple[tuple[str, str], ...] = (
+    (
+        "Parity",
+        "The same job was also run as one process, with the same weights and data. Loss: largest |Δ| "
+        "over the steps. Gradient norm: largest |Δ| ÷ |value in one process| over the steps. Weights: "
+        "largest |Δ| over all weights after the last step. It passes within 1e-5 relative for each "
+        "loss and weight tensor, 1e-4 for each gradient norm.",
+    ),
+    (
+        "Step shown",
+        "Of the steps all ranks completed, without the first (it warms up), the one of median length. "
+        "Its time runs from the first start to the last end on the compute streams of all ranks.",
+    ),
+    (
+        "Bubble",
+        "Idle ÷ total on the compute streams of all ranks, in the step shown. Forward, backward and "
+        "optimizer step are busy, collectives inside layers included; waits, gaps, and communication "
+        "inside the optimizer step are idle. Replayed: the same program with a block's forward "
+        "costing 1, its backward 2 and all else nothing. Formula: (p−1)/(m+p−1) for GPipe and 1F1B, "
+        "(p−1)/(vm+p−1) interleaved, (p−1)/p without pipelining; p pipeline ranks, m micro-batches, v "
+        "chunks.",
+    ),
+    (
+        "Idle causes",
+        "Waits for another rank to compute: its message was not sent yet. Waits for bytes on their "
+        "way: the message was sent, or all members had joined the collective. Waits for a rank to "
+        "join: a member of the collective was late. Between operations: the rank had work and waited "
+        "for nothing but Python or a free core. Nothing left to do: it had finished the step before "
+        "others.",
+    ),
+    (
+        "Hidden communication",
+        "Time(communicating and computing) ÷ time(communicating), intervals merged per rank, both "
+        "summed over ranks. A collective counts from its issue to its completion; a message, at its "
+        "receiver, from when it was sent and asked for until it was there or picked up. Computing "
+        "leaves out collectives inside layers and waits.",
+    ),
+    (
+        "Memory",
+        "Every byte a rank's ledger holds is in one category. Parameters, gradients, optimizer state: "
+        "held at the end. Activations (saved for backward), gathered (full parameters held for a "
+        "moment), buffers (messages and reductions): the most at any time. Highest total: the most of "
+        "all together at any one time. Predicted: from the job's numbers alone.",
+    ),
+    (
+        "Counted bytes",
+        "What the algorithm moves per rank and step: all-reduce 2(n−1)/n·S, reduce-scatter and "
+        "all-gather (n−1)/n·S, a message S; on the lowest rank that uses the axis. On the wire: what "
+        "the backend really moves (gloo carries out a reduce-scatter as a whole all-reduce).",
+    ),
+    (
+        "Rank to rank",
+        "Messages as sent; a collective's counted bytes go to the next rank of its group, as in a ring.",
+    ),
+    (
+        "Step time, tokens/s",
+        "Last end − first start over all ranks; batch × sequence length ÷ that time.",
+    ),
+)

@@ -1,0 +1,78 @@
+"""A run without a store or processes: what `lab.runs.Run` offers to figures and reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engine.job import Job
+from engine.mesh import mesh_of
+from engine.recording import Recording
+from lab import analysis
+from tests.lab.synthetic import LIFELIKE, Costs, synthetic
+
+
+@dataclass(frozen=True)
+class FakeInfo:
+    """The part of `run.json` a report reads."""
+
+    command: tuple[str, ...] = ("lab", "run", "--dp", "2")
+    created: str = "2026-11-30T10:00:00.000+00:00"
+    environment: dict[str, Any] = field(
+        default_factory=lambda: {"python": "3.11.7", "torch": "2.13", "cpu_count": 2}
+    )
+    backend: str = "gloo"
+    device: str = "cpu"
+    backend_reason: str = "no GPU on this machine"
+
+
+@dataclass(frozen=True)
+class FakeRun:
+    """What `lab.runs.Run` offers to a report and to figures."""
+
+    job: Job
+    recording: Recording
+    summary: dict[str, Any]
+    id: str = "20261130-100000-dp2tp2pp2-zero1-abcd"
+    status: str = "finished"
+    message: str = ""
+    info: FakeInfo = field(default_factory=FakeInfo)
+
+
+def fake_run(job: Job, costs: Costs = LIFELIKE, steps: int = 3, **changes: Any) -> FakeRun:
+    """A finished run with the summary its recording gives."""
+    recording = synthetic(job, costs, steps)
+    step = analysis.typical_step(recording)
+    known = step is not None
+    peaks: list[Any] = analysis.memory_peaks(recording) if known else []
+    sent: list[Any] = analysis.communication(recording, mesh_of(job), step) if known else []  # type: ignore[arg-type]
+    summary = {
+        "world_size": job.world_size,
+        "backend": "gloo",
+        "device": "cpu",
+        "schedule": job.plan.schedule,
+        "parity": {
+            "passed": True,
+            "loss_max_abs_diff": 4.8e-7,
+            "grad_norm_max_rel_diff": 2.1e-7,
+            "param_max_abs_diff": 6e-8,
+        },
+        "steps": [
+            {k: row[k] for k in ("step", "loss", "grad_norm", "seconds", "tokens_per_second")}
+            for row in recording.metrics.to_pylist()
+        ],
+        "bubble": {
+            "measured": analysis.bubble(recording, job, step) if known else None,  # type: ignore[arg-type]
+            "replayed": 0.2,
+            "formula": analysis.bubble_formula(job),
+        },
+        "overlap": analysis.overlap(recording, step) if known else {},  # type: ignore[arg-type]
+        "memory": {
+            "per_rank": peaks,
+            "predicted_per_rank": [{**row, "total_peak": row["total_peak"] - 2000} for row in peaks],
+        },
+        "communication": [{**row, "predicted_bytes": row["logical_bytes"]} for row in sent],
+        "time_to_ranks_ready_s": 0.3,
+        "wall_s": 1.2,
+    }
+    return replace(FakeRun(job, recording, summary), **changes)
