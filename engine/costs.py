@@ -29,6 +29,11 @@ class _Counter(TorchDispatchMode):
         super().__init__()
         self.cost = Cost()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here, and asking torch to skip its compiler would import it first: seconds."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         packet = func._overloadpacket
@@ -52,9 +57,3 @@ def counting() -> Iterator[Cost]:
     with counter:
         yield counter.cost
 
-
-def warm_up() -> None:
-    """Makes torch load what its dispatch hooks need (1.6 s), so that no rank pays for it in its first step."""
-    x = torch.ones(2, 2, requires_grad=True)
-    with counting():
-        torch.nn.functional.linear(x, x).sum().backward()

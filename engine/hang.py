@@ -1,7 +1,7 @@
 """Notices a run that stands still.
 
-It does when no member's progress counter moves and hardly any member works. Work is CPU time, so a slow run is not called
-hung; and it is time spent waiting for a core, so neither is a run starved by other programs.
+It does when no member's progress counter moves and the members do no work. Work is CPU time, so a slow run is not
+called hung; it is also time spent waiting for a core, so neither is a run that other programs starve.
 """
 
 from __future__ import annotations

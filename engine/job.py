@@ -181,5 +181,16 @@ def _typed(kind: type[Any], values: dict[str, Any]) -> Any:
         return pydantic.TypeAdapter(kind).validate_python(values)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
-        name, reason = first["loc"][0], first["msg"]
-        raise JobRefused(f"{name}={values[str(name)]!r}: {reason[0].lower()}{reason[1:]}.") from error
+        name = str(first["loc"][0])
+        wanted = next((words for start, words in _WANTED.items() if first["type"].startswith(start)), first["msg"])
+        choices = first.get("ctx", {}).get("expected", "").replace("'", "")
+        raise JobRefused(f"{name}={values[name]!r} is not valid: use {choices or wanted}.") from error
+
+
+_WANTED = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "text",
+    "tuple": "whole numbers, such as 2,2",
+}

@@ -22,6 +22,7 @@ import socket
 import traceback
 from collections.abc import Iterator
 
+from engine.hugepages import use_huge_pages
 from engine.supervisor import supervise
 
 PARENT_CHECK = 0.5  # seconds
@@ -44,7 +45,7 @@ def prepare() -> None:
 
     torch.set_num_threads(1)
     try:
-        importlib.import_module("engine.worker").warm_up()
+        importlib.import_module("engine.worker")
     except ModuleNotFoundError as missing:
         if missing.name != "engine.worker":
             traceback.print_exc()
@@ -52,6 +53,7 @@ def prepare() -> None:
         traceback.print_exc()
     gc.collect()
     gc.freeze()  # later collections in members do not touch, and so copy, the pages they share
+    #use_huge_pages()
 
 
 @contextlib.contextmanager

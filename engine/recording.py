@@ -7,6 +7,7 @@ Parquet tables `ops`, `memory` and `metrics`. Reading falls back on the live fil
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,9 +149,8 @@ def finalize(run_dir: Path) -> Recording:
     recording = Recording(ops, memory, read_live_metrics(run_dir))
     for name in ("ops", "memory", "metrics"):
         pq.write_table(getattr(recording, name), run_dir / f"{name}.parquet", compression="zstd")
-    for path in sorted((run_dir / "live").iterdir()):
-        path.unlink()
-    (run_dir / "live").rmdir()
+    ended = (run_dir / "live").rename(run_dir / "live.ended")  # at once, so that no reader meets half of it
+    shutil.rmtree(ended)
     return recording
 
 
@@ -159,4 +159,10 @@ def read_recording(run_dir: Path) -> Recording:
     if (run_dir / "live").exists():
         ops, memory = read_live(run_dir)
         return Recording(ops, memory, read_live_metrics(run_dir))
-    return Recording(*(pq.read_table(run_dir / f"{name}.parquet") for name in ("ops", "memory", "metrics")))
+    return Recording(*(_read_table(run_dir / f"{name}.parquet") for name in ("ops", "memory", "metrics")))
+
+
+def _read_table(path: Path) -> pa.Table:
+    """One file; `pq.read_table` would import pandas and the data-set machinery first."""
+    with pq.ParquetFile(path) as file:
+        return file.read()

@@ -14,7 +14,6 @@ from torch._C._distributed_c10d import FileStore, Store
 
 from engine.comm import Comm
 from engine.compile import compile_job
-from engine.costs import warm_up
 from engine.data import microbatches
 from engine.groups import connect
 from engine.initial import seeded
@@ -26,8 +25,6 @@ from engine.program import Action, Program
 from engine.recorder import Recorder
 from engine.recording import append_live, live_path
 from engine.runtime import Runtime, StepResult
-
-__all__ = ["run_rank", "run_reference", "warm_up"]
 
 REFERENCE_FILE = "reference.pt"
 

@@ -16,7 +16,7 @@ def reduce_after_backward(
 ) -> list[Action]:
     """Adds a REDUCE where a bucket's gradients are complete.
 
-    ZeRO-0 and 1 keep full gradients, so once a step: after the bucket's last backward. ZeRO-2 and 3 keep only shards, so
+    ZeRO-0 and 1 keep full gradients, so once a step: after the bucket's last backward. ZeRO-2 and 3 keep shards, so
     after every micro-batch. over_tensor: sequence parallelism gives each tensor rank a partial gradient of the
     parameters it holds whole, to be summed first (Korthikanti et al. 2022, section 4.2.2).
     """

@@ -61,7 +61,7 @@ def communication_matrix(recording: Recording, step: int, world_size: int | None
     matrix = np.zeros((size, size), np.int64)
     sends = ops.among("kind", [k.value for k in SENDS])
     receives = ops.among("kind", [k.value for k in RECEIVES])
-    for row in np.flatnonzero(~ops.on_compute & ~receives & (ops.logical > 0)):
+    for row in np.flatnonzero(~ops.on_compute & ~receives & (ops.logical > 0)).tolist():
         rank, peers = int(ops.rank[row]), ops.peers[row]
         next_in_ring = peers[(peers.index(rank) + 1) % len(peers)]
         matrix[rank, ops.other_end(row) if sends[row] else next_in_ring] += ops.logical[row]

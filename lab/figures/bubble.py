@@ -91,5 +91,5 @@ def shares_title(shares: Mapping[int, Mapping[str, float]]) -> str:
     cause = max(CAUSES, key=lambda c: total[c])
     idle = sum(total[c] for c in CAUSES) / whole
     layers = f"collectives inside layers {percent(total['layer'] / whole)}, " if total["layer"] else ""
-    main = f" (most of it, {percent(total[cause] / whole)}: {NAMES[cause].removeprefix('idle: ')})" if idle else ""
+    main = f" (largest part, {percent(total[cause] / whole)}: {NAMES[cause].removeprefix('idle: ')})" if idle else ""
     return f"Computing {percent(total['computing'] / whole)}, {layers}idle {percent(idle)}{main}"

@@ -23,9 +23,9 @@ def parity_badge(run: Reportable) -> Html:
         return join(parts)
     verdict = "✔ Equal to one process" if passed else "✘ Differs from one process"
     numbers = (
-        f"Loss differs by at most {_small(found.get('loss_max_abs_diff'))}, the gradient norm by"
-        f" {_small(found.get('grad_norm_max_rel_diff'))} of its value, any weight by"
-        f" {_small(found.get('param_max_abs_diff'))}."
+        f"Largest differences: {_small(found.get('loss_max_abs_diff'))} in the loss,"
+        f" {_small(found.get('grad_norm_max_rel_diff'))} of its value in the gradient norm,"
+        f" {_small(found.get('param_max_abs_diff'))} in any weight."
     )
     look = f"badge {'good' if passed else 'bad'}"
     return join([*parts, tag("div", tag("strong", verdict), paragraph(numbers), class_=look)])
@@ -48,7 +48,7 @@ _ENDINGS = {
 
 
 def _small(value: Any) -> str:
-    return "an unknown amount" if value is None else "0" if value == 0 else f"{value:.1e}"
+    return "unknown" if value is None else "0" if value == 0 else f"{value:.1e}"
 
 
 def key_numbers(run: Reportable) -> Html:

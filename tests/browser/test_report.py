@@ -79,7 +79,7 @@ def test_a_report_opened_from_disk_asks_nobody_for_anything_and_complains_about_
     assert sum(url.startswith("file:") for url in visit.asked) == 1
 
 
-INK = ".main-svg .points path, .main-svg .scatterlayer path, .main-svg .hm image, .main-svg .plot text"
+INK = ".main-svg .points path, .main-svg .scatterlayer path, .main-svg .hm image, .main-svg .heatmap-label text"
 
 
 @pytest.mark.parametrize("name", FIGURES)

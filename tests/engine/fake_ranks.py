@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -49,7 +50,7 @@ def quiet(ctx: MemberContext) -> None:
 def talks(ctx: MemberContext) -> None:
     """Sends its payload and its surroundings back, and prints from Python and from below."""
     ctx.emit({"payload": ctx.payload, "index": ctx.index, "size": ctx.size, "rendezvous": ctx.rendezvous})
-    ctx.emit({"cwd": os.getcwd(), "variable": os.environ.get("SHARDLAB_TEST"), "threads": torch.get_num_threads()})
+    ctx.emit({"cwd": str(Path.cwd()), "variable": os.environ.get("SHARDLAB_TEST"), "threads": torch.get_num_threads()})
     print("hello from Python")
     os.write(2, b"hello from below, without a newline")
 

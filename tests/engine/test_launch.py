@@ -233,10 +233,10 @@ def test_an_error_raised_because_a_peer_is_gone_is_a_consequence(tmp_path: Path)
 
 def test_a_target_that_does_not_exist_is_an_error_in_words(tmp_path: Path) -> None:
     with pytest.raises(
-        RunFailed, match="rank 0 .* raised ModuleNotFoundError while in 'starting': No module named 'nowhere'"
+        RunFailed, match=r"rank 0 .* raised ModuleNotFoundError while in 'starting': No module named 'nowhere'"
     ):
         run(tmp_path, [Member("rank 0 (data 0)", "nowhere:f", {})])
-    with pytest.raises(ValueError, match="package.module:function"):
+    with pytest.raises(ValueError, match=r"package\.module:function"):
         run(tmp_path, [Member("rank 0", "nowhere", {})])
 
 

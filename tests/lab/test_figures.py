@@ -211,7 +211,7 @@ def test_each_ranks_shares_add_up_to_the_whole_step() -> None:
 
 def test_the_main_cause_of_idle_time_is_in_the_title() -> None:
     title = bubble_figure(synthetic(PIPELINE), PIPELINE, step=1).layout.title.text
-    assert title.startswith("Computing 73 %, idle 27 % (most of it, ")
+    assert title.startswith("Computing 73 %, idle 27 % (largest part, ")
     assert title.endswith("waits for another rank to compute)")
 
 
