@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from engine.job import Job
-from engine.models.params import Param, has_replicated, unit_params, unit_size
+from engine.models.params import Param, replicated_size, unit_params, unit_size
 from engine.units import TOKENS, lane_units
 
 FP32 = 4
@@ -65,4 +65,4 @@ def _bucket(job: Job, units: tuple[str, ...]) -> Bucket:
     model, tp = job.model, job.plan.tp
     shards = job.plan.dp if job.effective_zero else 1
     size = sum(unit_size(model, tp, unit) for unit in units)
-    return Bucket(units, size, shards, any(has_replicated(model, tp, unit) for unit in units))
+    return Bucket(units, size, shards, any(replicated_size(model, tp, unit) for unit in units))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from engine.compile import compile_job
 from engine.dryrun import dry_run, unit_cost
@@ -61,27 +62,27 @@ def _coverage(program: Program, job: Job) -> Iterator[Complaint]:
 
 def _order(program: Program, job: Job) -> Iterator[Complaint]:
     """Within a lane a unit follows its predecessor, and its backward follows its forward."""
-    units = stages(job)
+    before = {b: a for units in stages(job) for a, b in pairwise(units)}
+    after = {a: b for b, a in before.items()}
     for z, lane in enumerate(program.lanes):
         done: set[tuple[Kind, str, int | None]] = set()
         for i, a in enumerate(lane):
             if a.kind not in (Kind.FORWARD, Kind.BACKWARD):
                 continue
-            for kind, unit in _predecessors(a, units):
+            for kind, unit in _predecessors(a, before, after):
                 if (kind, unit, a.microbatch) not in done:
                     yield z, i, f"it needs {kind} {unit} mb{a.microbatch} first."
             done.add((a.kind, a.unit, a.microbatch))
 
 
-def _predecessors(a: Action, units: tuple[tuple[str, ...], ...]) -> Iterator[tuple[Kind, str]]:
+def _predecessors(a: Action, before: dict[str, str], after: dict[str, str]) -> Iterator[tuple[Kind, str]]:
+    """What must have run earlier on the same rank; before and after: each unit's neighbours within its stage."""
     if a.kind is Kind.BACKWARD:
         yield Kind.FORWARD, a.unit
-    order = next(stage for stage in units if a.unit in stage)
-    at = order.index(a.unit)
-    if a.kind is Kind.FORWARD and at > 0:
-        yield Kind.FORWARD, order[at - 1]
-    if a.kind is Kind.BACKWARD and at + 1 < len(order):
-        yield Kind.BACKWARD, order[at + 1]
+        if a.unit in after:
+            yield Kind.BACKWARD, after[a.unit]
+    elif a.unit in before:
+        yield Kind.FORWARD, before[a.unit]
 
 
 def _messages(program: Program, job: Job) -> Iterator[Complaint]:

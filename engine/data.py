@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import numpy.random  # loaded on first use otherwise, by every rank anew
 from numpy.typing import NDArray
 
 from engine.job import Job

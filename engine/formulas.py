@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from engine.buckets import FP32, lane_buckets
 from engine.job import Job
-from engine.models.params import padded_vocab, unit_params, unit_size
+from engine.models.params import padded_vocab, replicated_size, unit_size
 from engine.traffic import logical_bytes
 from engine.units import TOKENS, lane_units, needs, shares_tokens, stages
 
@@ -128,10 +128,7 @@ def _norms(job: Job) -> dict[tuple[str, str], int]:
     if not job.scatters_sequence:
         return {}
     t, times = job.plan.tp, _reductions_per_step(job)
-    sizes = [
-        sum(p.local_size(t) for u in b.units for p in unit_params(job.model, t, u) if p.split is None)
-        for b in lane_buckets(job, 0)
-    ]
+    sizes = [sum(replicated_size(job.model, t, unit) for unit in bucket.units) for bucket in lane_buckets(job, 0)]
     return {("tp", "all_reduce"): times * sum(logical_bytes("all_reduce", t, size * FP32) for size in sizes)}
 
 

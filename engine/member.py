@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from engine.channel import DONE, EVENT, RAISED, encode
-from engine.hang import HEARTBEAT_THREAD
 from engine.status import StatusSlot
 from engine.verdict import is_communication_error
 
 HEARTBEAT = 0.25  # seconds between two notes of the CPU time used
 DUMP_SIGNAL = signal.SIGUSR1  # makes a member print its Python stack, even from inside a C++ wait
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -77,19 +76,14 @@ def become_member(
 
 def _die_with_parent(parent: int) -> None:
     """Ask Linux to kill this process when its parent dies, however it dies; elsewhere the lifeline does."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before we asked
         os._exit(1)
 
 
-def _prctl(option: int, value: int | bytes) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
 def _heartbeat(slot: StatusSlot, lifeline: int) -> None:
     """Note the CPU time used; end the process when the lifeline does."""
-    _prctl(_PR_SET_NAME, HEARTBEAT_THREAD.encode())  # so that the watch for hangs can leave this thread out
     waiter = select.poll()
     waiter.register(lifeline, select.POLLIN)
     while not waiter.poll(HEARTBEAT * 1000):

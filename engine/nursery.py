@@ -53,7 +53,7 @@ def prepare() -> None:
         traceback.print_exc()
     gc.collect()
     gc.freeze()  # later collections in members do not touch, and so copy, the pages they share
-    #use_huge_pages()
+    use_huge_pages()
 
 
 @contextlib.contextmanager

@@ -100,7 +100,10 @@ def _forget() -> None:
 
 def _ready() -> Nursery:
     """The running nursery, started anew if need be. Hold the lock."""
-    if _state.nursery is None or not _state.nursery.alive:
+    if _state.nursery is not None and not _state.nursery.alive:
+        _state.nursery.control.close()
+        _state.nursery = None
+    if _state.nursery is None:
         _state.nursery = Nursery()
     return _state.nursery
 

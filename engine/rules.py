@@ -10,6 +10,7 @@ from engine.job import Job, JobRefused
 
 BYTE_VALUES = 256
 MAX_LOCAL_RANKS = 128
+MAX_LAYER_RUNS = 100_000  # forwards of a block in one step; the program of a step is a list in memory
 
 
 def check(job: Job) -> None:
@@ -27,8 +28,8 @@ def check_here(job: Job, bytes_needed: int, bytes_available: int) -> None:
         )
     if bytes_needed > bytes_available:
         raise JobRefused(
-            f"this job needs about {bytes_needed / 1e9:.1f} GB and this machine has"
-            f" {bytes_available / 1e9:.1f} GB free: use fewer layers, a smaller hidden or vocab, or a smaller batch."
+            f"this job needs about {_gigabytes(bytes_needed)} and this machine has {_gigabytes(bytes_available)} free:"
+            " use fewer layers, a smaller hidden or vocab, or a smaller batch."
         )
 
 
@@ -100,6 +101,11 @@ def _pipeline_rules(job: Job) -> Iterator[str]:
             yield f"schedule=interleaved: pp={plan.pp} does not divide microbatches={plan.microbatches}: use {near}."
     elif plan.chunks > 1:
         yield f"chunks={plan.chunks} needs schedule=interleaved; schedule={plan.schedule} has one chunk: use chunks=1."
+    if model.layers * plan.microbatches > MAX_LAYER_RUNS:
+        yield (
+            f"layers={model.layers} × microbatches={plan.microbatches} is more than {MAX_LAYER_RUNS:,} layer runs a step:"
+            f" use microbatches={max(1, MAX_LAYER_RUNS // model.layers)} or fewer, or at most {MAX_LAYER_RUNS:,} layers."
+        )
     if stages > model.layers:
         yield (
             f"pp={plan.pp} × chunks={plan.chunks} makes {stages} stages and layers={model.layers} cannot fill them:"
@@ -129,6 +135,10 @@ def _data_rules(job: Job) -> Iterator[str]:
             yield f"text={text!r} is not a file that exists: name a readable text file."
         elif Path(text).stat().st_size < job.model.seq + 2:
             yield f"text={text!r} is shorter than seq={job.model.seq}: use a longer file or a smaller seq."
+
+
+def _gigabytes(nbytes: int) -> str:
+    return f"{nbytes / 1e9:,.1f} GB" if nbytes < 10**15 else f"{nbytes / 1e15:,.0f} million GB"
 
 
 def _divisors(total: int) -> list[int]:

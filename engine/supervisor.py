@@ -73,7 +73,7 @@ class Supervisor:
         self._board = StatusBoard(len(request.names))
         self._children: list[Child] = []
         self._troubles: list[Trouble] = []
-        self._cancelled = self._nursery_gone = False
+        self._cancelled = False
         self._news_of_children = True
         self._log = os.open(request.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._wake, self._wake_writer = os.pipe()
@@ -152,7 +152,10 @@ class Supervisor:
                 deadline = min(deadline, time.monotonic() + COLLECT)
                 if time.monotonic() >= deadline:
                     break
-            elif (seconds := watch.stuck({child.index: child.pid for child in self._living()})) is not None:
+                continue
+            living = self._living()
+            seconds = watch.stuck({child.index: child.pid for child in living}, [child.stopped for child in living])
+            if seconds is not None:
                 return self._stuck(seconds)
         return self._failure() if self._troubles else Outcome.DONE
 
@@ -260,11 +263,9 @@ def mark_killed(run_json: str | None) -> None:
     if run_json is None:
         return
     path = Path(run_json)
-    try:
+    with contextlib.suppress(OSError, ValueError, TypeError):  # not there, or not ours: leave it as it is
         record = json.loads(path.read_text(encoding="utf-8"))
         record |= {"status": "killed", "message": "the program that started this run went away"}
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         draft.write_text(json.dumps(record, indent=2), encoding="utf-8")
         draft.replace(path)
-    except (OSError, ValueError, TypeError):  # not there, or not ours: leave it as it is
-        traceback.print_exc()

@@ -1,4 +1,4 @@
-"""Who is to blame: finding the root among many reports, and noticing that a run stands still.
+"""Who is to blame: finding the root among many reports, and the words for it.
 
 When one rank fails, every rank that talks to it fails a moment later with "Connection reset by peer". A learner must be
 told the first cause, not the loudest one.
@@ -18,7 +18,7 @@ SHOWN_OTHERS, SHOWN_LINES = 4, 20  # in a failure's message
 SERVER = -1  # the nursery, in place of a member's index
 
 _PEER_GONE = re.compile(
-    r"connection (was )?(reset|closed|refused|aborted)|broken pipe|timed out|time-?out|peer closed|"
+    r"connection (was )?(reset|closed|refused|aborted)|broken pipe|timed out|(socket|wait|application) timeout|"
     r"connectFullMesh failed",
     re.IGNORECASE,
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import torch
+import torch.fx.experimental.symbolic_shapes  # backward would load it (1 s) in every rank: once, before the fork
 from torch import Tensor
 from torch._C._distributed_c10d import FileStore, Store
 

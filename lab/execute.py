@@ -59,7 +59,8 @@ def refuse(job: Job) -> None:
 
     from engine.footprint import total_bytes
 
-    rules.check_here(job, total_bytes(job), psutil.virtual_memory().available)
+    both = total_bytes(job) + total_bytes(job.one_process())  # with the reference that proves the run
+    rules.check_here(job, both, psutil.virtual_memory().available)
 
 
 def run_job(

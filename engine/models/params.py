@@ -79,9 +79,21 @@ def _ends(model: Model, tp: int) -> dict[str, tuple[Param, ...]]:
 
 def unit_size(model: Model, tp: int, unit: str) -> int:
     """Parameters of a unit on one tensor rank."""
-    return sum(p.local_size(tp) for p in unit_params(model, tp, unit))
+    return _sizes(model, tp, _kind(unit))[0]
 
 
-def has_replicated(model: Model, tp: int, unit: str) -> bool:
-    """Whether some parameter of the unit is held whole by every tensor rank."""
-    return any(p.split is None for p in unit_params(model, tp, unit))
+def replicated_size(model: Model, tp: int, unit: str) -> int:
+    """Those of them that every tensor rank holds whole."""
+    return _sizes(model, tp, _kind(unit))[1]
+
+
+def _kind(unit: str) -> str:
+    """All blocks are alike."""
+    return "block0" if unit.startswith("block") else unit
+
+
+@lru_cache(maxsize=256)
+def _sizes(model: Model, tp: int, unit: str) -> tuple[int, int]:
+    params = unit_params(model, tp, unit)
+    whole = sum(p.local_size(tp) for p in params if p.split is None)
+    return sum(p.local_size(tp) for p in params), whole

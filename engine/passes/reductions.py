@@ -20,10 +20,15 @@ def reduce_after_backward(
     after every micro-batch. over_tensor: sequence parallelism gives each tensor rank a partial gradient of the
     parameters it holds whole, to be summed first (Korthikanti et al. 2022, section 4.2.2).
     """
+    home = {unit: bucket for bucket in buckets for unit in bucket.units}
+    users: dict[str, dict[int | None, int]] = defaultdict(dict)  # bucket → micro-batch → its last backward
+    for i, action in enumerate(lane):
+        if action.kind is Kind.BACKWARD:
+            for owner in needs(action.unit):
+                users[home[owner].name][action.microbatch if zero >= 2 else None] = i
     done_at: dict[int, list[Bucket]] = defaultdict(list)
     for bucket in buckets:
-        users = [i for i, a in enumerate(lane) if a.kind is Kind.BACKWARD and set(needs(a.unit)) & set(bucket.units)]
-        for i in _last_of_each_microbatch(lane, users) if zero >= 2 else users[-1:]:
+        for i in users[bucket.name].values():
             done_at[i].append(bucket)
     out: list[Action] = []
     for i, action in enumerate(lane):
@@ -31,10 +36,6 @@ def reduce_after_backward(
         for bucket in done_at[i]:
             out += _reductions(bucket, action, dp, zero, over_tensor)
     return out
-
-
-def _last_of_each_microbatch(lane: Sequence[Action], users: Sequence[int]) -> list[int]:
-    return sorted({lane[i].microbatch: i for i in users}.values())
 
 
 def _reductions(bucket: Bucket, after: Action, dp: int, zero: int, over_tensor: bool) -> list[Action]:

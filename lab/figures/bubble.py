@@ -12,7 +12,7 @@ from lab.analysis.idle import CAUSES, idle_by_cause
 from lab.analysis.intervals import length, spans
 from lab.analysis.overlap import blocking, computing_spans
 from lab.analysis.table import StepOps, step_ops, typical_step, window_of
-from lab.figures.palette import Theme, empty, figure, palette, percent, seconds
+from lab.figures.palette import Palette, Theme, empty, figure, palette, percent, seconds
 
 NAMES = {
     "computing": "computing",
@@ -47,8 +47,20 @@ def bubble_figure(recording: Recording, job: Job, *, step: int | None = None, th
     start, end = window_of(step_ops(recording, step))
     whole = (end - start) / 1e9 or 1.0
     ranks = sorted(shares)
-    p = palette(theme)
-    styles = {
+    traces = [
+        _bars(name, ranks, [shares[rank][name] for rank in ranks], whole, palette(theme))
+        for name in NAMES
+        if any(row[name] for row in shares.values())
+    ]
+    height = 150 + 26 * min(len(ranks), 40)
+    fig = figure(shares_title(shares), theme, height, traces, barmode="stack", legend_traceorder="normal")
+    fig.update_xaxes(tickformat=".0%", range=[0, 1], title_text=f"share of step {step} ({seconds(whole)})")
+    return fig.update_yaxes(title_text="rank", autorange="reversed", tickvals=ranks, showgrid=False)
+
+
+def _bars(name: str, ranks: list[int], values: list[float], whole: float, p: Palette) -> go.Bar:
+    """One kind of time on every rank; idle kinds differ by pattern as well as by colour."""
+    colour, shape = {
         "computing": (p.blue, ""),
         "layer": (p.purple, ""),
         "dependency": (p.idle, "/"),
@@ -56,32 +68,14 @@ def bubble_figure(recording: Recording, job: Job, *, step: int | None = None, th
         "transfer": (p.sky, "x"),
         "host": (p.brown, "."),
         "done": (p.idle, "-"),
-    }
-    traces = []
-    for name, label in NAMES.items():
-        values = [shares[rank][name] for rank in ranks]
-        if not any(values):
-            continue
-        colour, shape = styles[name]
-        pattern = {"shape": shape, "fgcolor": colour, "bgcolor": p.paper, "size": 7, "solidity": 0.35}
-        traces.append(
-            go.Bar(
-                orientation="h", y=ranks, x=[v / whole for v in values], name=label, textposition="none",
-                customdata=[seconds(v) for v in values], width=0.8,
-                hovertemplate=f"rank %{{y}}, {label}: %{{x:.1%}}, %{{customdata}}<extra></extra>",
-                marker={"color": colour, "line": {"color": colour, "width": 0.5}, "pattern": pattern},
-            )
-        )  # fmt: skip
-    fig = figure(
-        shares_title(shares),
-        theme,
-        150 + 26 * min(len(ranks), 40),
-        traces,
-        barmode="stack",
-        legend_traceorder="normal",
-    )
-    fig.update_xaxes(tickformat=".0%", range=[0, 1], title_text=f"share of step {step} ({seconds(whole)})")
-    return fig.update_yaxes(title_text="rank", autorange="reversed", tickvals=ranks, showgrid=False)
+    }[name]
+    pattern = {"shape": shape, "fgcolor": colour, "bgcolor": p.paper, "size": 7, "solidity": 0.35}
+    return go.Bar(
+        orientation="h", y=ranks, x=[v / whole for v in values], name=NAMES[name], textposition="none", width=0.8,
+        customdata=[seconds(v) for v in values],
+        hovertemplate=f"rank %{{y}}, {NAMES[name]}: %{{x:.1%}}, %{{customdata}}<extra></extra>",
+        marker={"color": colour, "line": {"color": colour, "width": 0.5}, "pattern": pattern},
+    )  # fmt: skip
 
 
 def shares_title(shares: Mapping[int, Mapping[str, float]]) -> str:

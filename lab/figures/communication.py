@@ -97,12 +97,15 @@ def matrix_figure(matrix: NDArray[np.int64], *, theme: Theme = "light") -> go.Fi
         colorbar={"title": {"text": "bytes", "side": "right"}, "tickformat": "~s", "thickness": 12},
     )  # fmt: skip
     fig = figure(title, theme, 420, [heat])
-    fig.update_xaxes(title_text="to rank", tickvals=ticks, showgrid=False, side="top", constrain="domain")
+    fig.update_xaxes(
+        title_text="to rank", tickvals=ticks, showgrid=False, zeroline=False, side="top", constrain="domain"
+    )
     return fig.update_yaxes(
         title_text="from rank",
         tickvals=ticks,
         autorange="reversed",
         showgrid=False,
+        zeroline=False,
         scaleanchor="x",
         constrain="domain",
     )

@@ -16,7 +16,7 @@ Colour = Literal["memory", "idle", "stage"]
 
 _DASH = {"dp": "solid", "tp": "dash", "pp": "dot"}
 _SCALE_NAMES = {"memory": "peak memory", "idle": "idle ÷ total", "stage": "pipeline rank"}
-_MOST_LABELS = 16
+MOST_LABELS = 16
 
 
 def grid_figure(
@@ -103,7 +103,7 @@ def _ranks(job: Job, mesh: Mesh, values: Mapping[int, float], colour: Colour, p:
         f"<b>rank {r}</b>, {mesh.coordinate(r)}<br>{what}{share}<br>{_SCALE_NAMES[colour]} {value}"
         for r, what, value in zip(ranks, held, shown, strict=True)
     ]
-    few = mesh.size <= _MOST_LABELS
+    few = mesh.size <= MOST_LABELS
     text = [f"{r}: {what}" if few else str(r) for r, what in zip(ranks, held, strict=True)]
     number = [values[r] / (1e6 if colour == "memory" else 1) for r in ranks]
     bar = {

@@ -20,7 +20,9 @@ CONFIG: dict[str, Any] = {"displaylogo": False, "showSendToCloud": False, "respo
 
 @dataclass(frozen=True)
 class Palette:
-    """Names for colours by what they are used for. idle is drawn hatched, on `paper`."""
+    """Colours by name. idle is drawn hatched, on `paper`; where nothing can be hatched, idle_raster is as pale as
+    that.
+    """
 
     paper: str
     ink: str
@@ -33,6 +35,7 @@ class Palette:
     brown: str
     sky: str
     idle: str
+    idle_raster: str
 
     @property
     def seven(self) -> tuple[str, ...]:
@@ -43,12 +46,12 @@ PALETTES: dict[str, Palette] = {
     "light": Palette(
         paper="#FFFFFF", ink="#1B2026", faint="#57606A", grid="#E3E6EA",
         blue="#0464BF", orange="#E05B13", green="#00513C", purple="#AD4E98", brown="#684B00", sky="#179EDB",
-        idle="#919393",
+        idle="#919393", idle_raster="#CFD2D5",
     ),
     "dark": Palette(
         paper="#14171C", ink="#E8EBEF", faint="#A3ACB7", grid="#2C323A",
         blue="#1B85C7", orange="#F07A3C", green="#4BC28C", purple="#E08DBC", brown="#FDD761", sky="#A6DCFF",
-        idle="#6A6F76",
+        idle="#6A6F76", idle_raster="#343A42",
     ),
 }  # fmt: skip
 

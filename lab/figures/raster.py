@@ -26,12 +26,12 @@ def raster_traces(lanes: Lanes, p: Palette) -> list[go.Heatmap]:
         share = np.where(dominant == i, shares[i], np.nan).astype(np.float32)
         if np.isnan(share).all():
             continue
-        colour = p.seven[i]
+        colour = p.seven[i] if name != "idle" else p.idle_raster
         traces.append(
             go.Heatmap(
                 z=share,
                 x=centres.astype(np.float32),
-                y=np.arange(len(lanes.order)),
+                y=[f"rank {rank}" for rank in lanes.order],
                 name=LABELS[name],
                 ygap=2,
                 colorscale=[[0, colour], [1, colour]],
@@ -39,7 +39,7 @@ def raster_traces(lanes: Lanes, p: Palette) -> list[go.Heatmap]:
                 zmax=1,
                 showscale=False,
                 showlegend=True,
-                hovertemplate=f"mostly {LABELS[name]}, %{{z:.0%}} of this cell, %{{x:.2f}} ms<extra></extra>",
+                hovertemplate=f"%{{y}}, mostly {LABELS[name]}, %{{z:.0%}} of this cell, %{{x:.2f}} ms<extra></extra>",
             )
         )
     return traces

@@ -26,14 +26,17 @@ def timeline_figure(recording: Recording, job: Job, *, step: int | None = None, 
     if step is None:
         return empty("Timeline", "No step was completed, so there is nothing to draw.", theme)
     lanes = lay_out(step_ops(recording, step), mesh_of(job))
-    drawn = len(lanes.ops.rank) <= MOST_BOXES
-    p = palette(theme)
-    traces = _bars(boxes(lanes, p), p, theme) + _texts(lanes, p) if drawn else raster_traces(lanes, p)
-    title = timeline_title(recording, job, step)
-    height = 90 + (74 if drawn else 26) * len(lanes.order)
-    fig = figure(title, theme, min(height, 1400), traces, barmode="overlay", hovermode="closest")
+    p, few = palette(theme), _few(lanes)
+    traces = _bars(boxes(lanes, p), p, theme) + _texts(lanes, p) if few else raster_traces(lanes, p)
+    height = min(90 + (74 if few else 18) * len(lanes.order), 1400)
+    fig = figure(timeline_title(recording, job, step), theme, height, traces, barmode="overlay", hovermode="closest")
     fig.update_xaxes(title_text=f"ms since the start of step {step}", range=[0, lanes.milliseconds], zeroline=False)
-    return fig.update_yaxes(**_rank_axis(lanes))
+    return fig.update_yaxes(**(_rank_axis(lanes) if few else {"autorange": "reversed", "showgrid": False}))
+
+
+def _few(lanes: Lanes) -> bool:
+    """Whether the step has few enough operations to draw each."""
+    return len(lanes.ops.rank) <= MOST_BOXES
 
 
 def timeline_title(recording: Recording, job: Job, step: int) -> str:
@@ -94,6 +97,8 @@ def _rank_axis(lanes: Lanes) -> dict[str, object]:
 
 def describe(lanes: Lanes) -> str:
     """How to read the picture, for people who cannot see it or see it for the first time."""
+    if not _few(lanes):
+        return "One row a rank. Each cell shows what its compute stream did most in that time; grey is idle."
     thin = " and ".join(AXIS_NAMES[a] for a in lanes.axes)
     below = f" Below it, thin lanes show communication that runs meanwhile ({thin} axis)." if thin else ""
     stream = "One thick lane a rank: what its compute stream did; hatched is idle."

@@ -12,7 +12,7 @@ from lab.analysis import CAUSES, step_ops, typical_step
 from lab.analysis.memory import KEY
 from lab.figures.bubble import NAMES, time_shares
 from lab.figures.communication import operation_name
-from lab.figures.grid import Colour, holds
+from lab.figures.grid import MOST_LABELS, Colour, holds
 from lab.figures.lanes import lay_out
 from lab.figures.palette import nbytes, percent, seconds
 from lab.figures.timeline import describe
@@ -73,11 +73,9 @@ def grid_section(run: Reportable) -> Html:
         at = mesh.coordinate(rank)
         rows.append([rank, at.dp, at.tp, at.pp, values.get(rank, "–"), holds(run.job, at.pp)])
     share = f", of which it keeps 1/{mesh.tp} of every large matrix" if mesh.tp > 1 else ""
+    layers = f" and the layers it holds{share}" if mesh.size <= MOST_LABELS else ""
     heads = ["rank", "data", "tensor", "pipeline", "peak memory", "holds"]
-    how = (
-        f"Each ball is a rank, labelled with its number and the layers it holds{share}. Lines join the ranks"
-        " that communicate. Drag to turn."
-    )
+    how = f"Each ball is a rank, labelled with its number{layers}. Lines join the ranks that communicate. Drag to turn."
     return _section(
         "grid",
         "Place: where each rank sits",
@@ -142,7 +140,27 @@ def communication_section(run: Reportable) -> Html:
     if not rows:
         why = "one process has nobody to talk to." if run.job.world_size == 1 else "no step was completed."
         return _section("communication", "Communication", paragraph(f"Nothing was sent: {why}"))
-    hidden = run.summary.get("overlap") or {}
+    return _section(
+        "communication",
+        "Communication: what was sent, and where",
+        plot(
+            "communication",
+            lambda theme: figures.communication(run, theme=theme),
+            "Bytes of the lowest rank that uses an axis, in one step: counted as the algorithm moves them,"
+            " predicted by formula, and really on the wire.",
+            _communication_table(rows, run.summary.get("overlap") or {}),
+            width="wide",
+        ),
+        plot(
+            "matrix",
+            lambda theme: figures.communication_matrix(run, theme=theme),
+            "Row: the sender. Column: the receiver. Collectives count along a ring through their group.",
+            width="medium",
+        ),
+    )
+
+
+def _communication_table(rows: list[Row], hidden: Mapping[str, float]) -> Html:
     cells = [
         [
             operation_name(row),
@@ -164,24 +182,7 @@ def communication_section(run: Reportable) -> Html:
         "axis hidden",
     ]
     caption = "What the lowest rank on each axis sends and receives in one step"
-    return _section(
-        "communication",
-        "Communication: what was sent, and where",
-        plot(
-            "communication",
-            lambda theme: figures.communication(run, theme=theme),
-            "Bytes of the lowest rank that uses an axis, in one step: counted as the algorithm moves them,"
-            " predicted by formula, and really on the wire.",
-            table(caption, heads, cells),
-            width="wide",
-        ),
-        plot(
-            "matrix",
-            lambda theme: figures.communication_matrix(run, theme=theme),
-            "Row: the sender. Column: the receiver. Collectives count along a ring through their group.",
-            width="medium",
-        ),
-    )
+    return table(caption, heads, cells)
 
 
 def _predicted(row: Row) -> tuple[str, str]:
@@ -209,7 +210,8 @@ def steps_section(run: Reportable) -> Html:
         for r in rows
     ]
     found = table(f"Every step, {len(rows)} in all", heads, cells)
-    return _section("steps", "Steps", details("Show all steps", found) if len(rows) > 30 else found)
+    shown = details("Show all steps", found) if len(rows) > 30 else found
+    return _section("steps", "Steps", tag("div", shown, class_="card"))
 
 
 def _steps(recording: Recording) -> list[Row]:

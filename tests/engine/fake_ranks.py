@@ -17,6 +17,8 @@ from engine.member import MemberContext
 
 
 def join(ctx: MemberContext) -> None:
+    ctx.status.action(b"joining the others")
+    ctx.status.waiting()
     store = dist.FileStore(ctx.rendezvous, ctx.size)
     patience = timedelta(seconds=ctx.payload.get("patience", 60))
     dist.init_process_group("gloo", store=store, rank=ctx.index, world_size=ctx.size, timeout=patience)
@@ -86,6 +88,14 @@ def exits(ctx: MemberContext) -> None:
 
 def exits_politely(ctx: MemberContext) -> None:
     sys.exit(3)
+
+
+def never_joins(ctx: MemberContext) -> None:
+    """Rank 1 does not come to the rendezvous, where the others poll for it."""
+    ctx.emit({"pid": os.getpid()})
+    if ctx.index == 1:
+        time.sleep(1000)
+    join(ctx)
 
 
 def vanishes(ctx: MemberContext) -> None:

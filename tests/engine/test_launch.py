@@ -264,6 +264,12 @@ def test_a_sleeping_rank_is_a_hang_and_shows_where_it_sleeps(tmp_path: Path) -> 
     assert "rank 0 (data 0) was waiting in 'all_reduce 3'" in failure.others
 
 
+def test_a_rank_that_never_joins_is_a_hang_though_the_others_poll_for_it(tmp_path: Path) -> None:
+    failure = failure_of(tmp_path, Sabotage(8), members(8, "never_joins"), hang_seconds=0.8)
+    assert failure.member == "rank 1 (data 1)"
+    assert failure.others[0] == "rank 0 (data 0) was waiting in 'joining the others'"
+
+
 def test_a_deadlock_lists_who_waits_for_what_though_one_has_finished(tmp_path: Path) -> None:
     with pytest.raises(RunFailed) as caught:
         run(tmp_path, members(3, "deadlocks"), hang_seconds=0.8)

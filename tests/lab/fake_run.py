@@ -18,9 +18,7 @@ class FakeInfo:
 
     command: tuple[str, ...] = ("lab", "run", "--dp", "2")
     created: str = "2026-11-30T10:00:00.000+00:00"
-    environment: dict[str, Any] = field(
-        default_factory=lambda: {"python": "3.11.7", "torch": "2.13", "cpu_count": 2}
-    )
+    environment: dict[str, Any] = field(default_factory=lambda: {"python": "3.11.7", "torch": "2.13", "cpu_count": 2})
     backend: str = "gloo"
     device: str = "cpu"
     backend_reason: str = "no GPU on this machine"

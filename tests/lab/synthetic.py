@@ -42,6 +42,31 @@ def recording_of(
     )
 
 
+def message(recv_seq: int, posted: int, sent: int, there: int) -> list[Op]:
+    """Micro-batch 3 from stage 0 on rank 0 to stage 1 on rank 1."""
+    common = {
+        "stream": "pp_act",
+        "op": "message",
+        "group": "pp",
+        "microbatch": 3,
+        "logical_bytes": 50,
+        "wire_bytes": 60,
+    }
+    return [
+        op(rank=0, seq=9, kind="send_act", stage=0, peers=(0, 1), start_ns=sent, end_ns=500, **common),
+        op(
+            rank=1,
+            seq=recv_seq,
+            kind="recv_act",
+            stage=1,
+            peers=(1, 0),
+            start_ns=posted,
+            end_ns=there,
+            **common,
+        ),
+    ]
+
+
 @dataclass(frozen=True)
 class Costs:
     """ns. unit: of one unit of `cost`. layer: of a collective inside a block's forward or backward, two

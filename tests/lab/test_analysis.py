@@ -9,7 +9,6 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -17,11 +16,9 @@ import pytest
 from engine.compile import compile_job
 from engine.dryrun import dry_run
 from engine.job import Job
-from engine.mesh import mesh_of
-from engine.recording import MemoryRow, Op, Recording
+from engine.recording import Op, Recording
 from lab import analysis
-from lab.analysis.intervals import both, covered, either, length, spans, without
-from tests.lab.synthetic import LIFELIKE, Costs, Synthesis, op, recording_of, synthetic
+from tests.lab.synthetic import LIFELIKE, Costs, Synthesis, message, op, recording_of, synthetic
 
 SCHEDULES: list[dict[str, Any]] = [
     {"pp": 2, "schedule": "gpipe", "microbatches": 4},
@@ -35,40 +32,8 @@ SCHEDULES: list[dict[str, Any]] = [
 ]
 
 
-def a(*pairs: tuple[int, int]) -> np.ndarray:  # type: ignore[type-arg]
-    start, end = np.array(pairs, np.int64).reshape(-1, 2).T
-    return spans(start, end)
-
-
 def compute(rank: int, seq: int, start: int, end: int, kind: str = "forward", **more: Any) -> Op:
     return op(rank=rank, seq=seq, kind=kind, name=f"{kind} block{rank}", start_ns=start, end_ns=end, **more)
-
-
-# -- intervals
-
-
-def test_spans_merge_what_overlaps_or_touches_and_drop_what_is_empty() -> None:
-    assert a((5, 8), (0, 2), (1, 4), (8, 9), (20, 20)).tolist() == [[0, 4], [5, 9]]
-
-
-def test_set_operations_on_time_match_counting_the_nanoseconds_one_by_one() -> None:
-    random = np.random.default_rng(1)
-    for _ in range(50):
-        first, second = (random.integers(0, 60, (12, 2)) for _ in range(2))
-        x, y = (spans(s.min(axis=1), s.max(axis=1)) for s in (first, second))
-        sets = [{t for b, e in s.tolist() for t in range(b, e)} for s in (x, y)]
-        assert length(both(x, y)) == len(sets[0] & sets[1])
-        assert length(either(x, y)) == len(sets[0] | sets[1])
-        assert length(without(x, y)) == len(sets[0] - sets[1])
-
-
-def test_time_covered_in_each_cell_adds_up_to_the_spans_within() -> None:
-    assert covered(a((2, 5), (6, 12)), np.array([0, 3, 6, 9])).tolist() == [1, 2, 3]
-
-
-def test_no_spans_cover_no_time() -> None:
-    assert covered(a(), np.array([0, 5, 9])).tolist() == [0, 0]
-    assert length(both(a(), a((1, 2)))) == 0
 
 
 # -- which step
@@ -144,31 +109,6 @@ def test_waits_gaps_and_what_the_optimizer_step_waits_for_are_idle() -> None:
 def test_collectives_inside_a_layer_are_busy_time() -> None:
     inside = op(rank=0, seq=1, parent=0, kind="collective", stream="tp", start_ns=2, end_ns=8)
     assert analysis.bubble(recording_of([compute(0, 0, 0, 10), inside]), Job(), 0) == 0
-
-
-def message(recv_seq: int, posted: int, sent: int, there: int) -> list[Op]:
-    """Micro-batch 3 from stage 0 on rank 0 to stage 1 on rank 1."""
-    common = {
-        "stream": "pp_act",
-        "op": "message",
-        "group": "pp",
-        "microbatch": 3,
-        "logical_bytes": 50,
-        "wire_bytes": 60,
-    }
-    return [
-        op(rank=0, seq=9, kind="send_act", stage=0, peers=(0, 1), start_ns=sent, end_ns=500, **common),
-        op(
-            rank=1,
-            seq=recv_seq,
-            kind="recv_act",
-            stage=1,
-            peers=(1, 0),
-            start_ns=posted,
-            end_ns=there,
-            **common,
-        ),
-    ]
 
 
 def test_a_wait_for_a_message_is_a_dependency_until_it_is_sent_and_transfer_from_then_on() -> None:
@@ -250,78 +190,6 @@ def test_a_message_counts_from_when_it_was_sent_and_asked_for() -> None:
     # posted at 5, sent at 40, there at 80; the receiver computes until 60
     ops = [*message(0, posted=5, sent=40, there=80), compute(1, 1, 6, 60)]
     assert analysis.overlap(recording_of(ops), 0) == {"pp": pytest.approx(20 / 40)}
-
-
-# -- memory
-
-
-def held(time_ns: int, category: str, nbytes: int, rank: int = 0) -> MemoryRow:
-    return MemoryRow(0, rank, time_ns, category, nbytes)
-
-
-def test_the_total_peak_is_that_of_the_sum_and_not_the_sum_of_the_peaks() -> None:
-    rows = [
-        held(0, "params", 100),
-        held(1, "activations", 70),
-        held(5, "activations", 10),
-        held(6, "buffers", 50),
-        held(9, "buffers", 0),
-        held(9, "activations", 0),
-        held(10, "grads", 30),
-        held(11, "grads", 20),
-    ]
-    assert analysis.memory_peaks(recording_of(memory=rows)) == [
-        {"rank": 0, "params": 100, "grads": 20, "optimizer": 0, "activations_peak": 70, "gathered_peak": 0,
-         "buffers_peak": 50, "total_peak": 170},
-    ]  # fmt: skip
-
-
-def test_bytes_that_move_between_categories_in_one_instant_are_not_counted_twice() -> None:
-    rows = [held(0, "buffers", 80), held(5, "gathered", 80), held(5, "buffers", 0), held(9, "gathered", 0)]
-    assert analysis.memory_peaks(recording_of(memory=rows))[0]["total_peak"] == 80
-
-
-def test_every_rank_has_a_row_whatever_the_order_of_the_table() -> None:
-    rows = [held(3, "params", 7, rank=1), held(1, "params", 5, rank=0), held(1, "params", 2, rank=1)]
-    assert [(r["rank"], r["params"]) for r in analysis.memory_peaks(recording_of(memory=rows))] == [
-        (0, 5),
-        (1, 7),
-    ]
-
-
-def test_a_recording_without_memory_has_no_peaks() -> None:
-    assert analysis.memory_peaks(recording_of()) == []
-
-
-# -- communication
-
-
-def test_communication_counts_rank_zero_of_each_axis_in_the_order_of_the_axes() -> None:
-    job = Job.from_options(dp=2, tp=2, pp=2, zero=1, microbatches=4)
-    rows = analysis.communication(synthetic(job, LIFELIKE), mesh_of(job), 1)
-    found = {(r["axis"], r["op"]): (r["count"], r["logical_bytes"]) for r in rows}
-    # 2 blocks × 2 collectives × forward and backward × 4 micro-batches of 512 bytes;
-    # 4 messages of 1000 bytes each way
-    assert found["tp", "all_reduce"] == (32, 32 * 512)
-    assert found["pp", "send_act"] == found["pp", "recv_grad"] == (4, 4000)
-    assert found["dp", "reduce_scatter"] == found["dp", "all_gather"] == (1, 8000)
-    assert [r["axis"] for r in rows] == ["dp", "dp", "tp", "pp", "pp", "world"]
-
-
-def test_an_axis_rank_zero_does_not_use_is_counted_on_the_lowest_rank_that_does() -> None:
-    tie = op(rank=3, kind="reduce", stream="tie", op="all_reduce", peers=(3, 5), logical_bytes=9, wire_bytes=11)
-    rows = analysis.communication(recording_of([tie, tie._replace(rank=5)]), mesh_of(Job()), 0)
-    assert rows == [{"axis": "tie", "op": "all_reduce", "count": 1, "logical_bytes": 9, "wire_bytes": 11}]
-
-
-def test_the_matrix_has_messages_as_sent_and_collectives_along_a_ring() -> None:
-    ring = [
-        op(rank=r, kind="reduce", stream="dp", op="all_reduce", peers=(0, 2, 3), logical_bytes=8) for r in (0, 2, 3)
-    ]
-    matrix = analysis.communication_matrix(recording_of([*ring, *message(0, 5, 40, 80)]), 0, world_size=4)
-    assert {(int(i), int(j)): int(matrix[i, j]) for i, j in np.argwhere(matrix)} == {
-        (0, 2): 8, (2, 3): 8, (3, 0): 8, (0, 1): 50,
-    }  # fmt: skip
 
 
 # -- size
