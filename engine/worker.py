@@ -35,6 +35,8 @@ def run_rank(ctx: MemberContext) -> None:
     payload = ctx.payload
     job, rank = Job.from_options(**payload["job"]), int(payload["rank"])
     run_dir = Path(payload["run_dir"])
+    ctx.status.action(b"connecting to the other ranks")
+    ctx.status.waiting()
     runtime = _build(job, rank, payload, FileStore(ctx.rendezvous, job.world_size))
     runtime.comm.on_wait, runtime.comm.on_resume = ctx.status.waiting, ctx.status.computing
     ctx.emit({"event": "ready", "rank": rank, "at_ns": time.perf_counter_ns()})
@@ -49,7 +51,8 @@ def run_rank(ctx: MemberContext) -> None:
         ctx.emit({"event": "step", "rank": rank, "step": step, "loss": result.loss, "grad_norm": result.grad_norm,
                   "start_ns": start, "end_ns": end})  # fmt: skip
     rss = psutil.Process().memory_info().rss
-    ctx.status.action(b"comparing the weights with one process")
+    ctx.status.action(b"waiting for the one-process reference")
+    ctx.status.waiting()
     difference = _compare(runtime, run_dir) if payload["parity"] else (None, None)
     ctx.emit({"event": "finished", "rank": rank, "param_max_abs_diff": difference[0],
               "param_max_rel_diff": difference[1], "rss_bytes": rss})  # fmt: skip
@@ -105,7 +108,7 @@ def _compare(runtime: Runtime, run_dir: Path) -> tuple[float, float]:
     """
     path = run_dir / REFERENCE_FILE
     while not path.exists():
-        time.sleep(0.005)
+        time.sleep(0.02)
     weights: dict[str, Tensor] = torch.load(path, mmap=True)
     worst = max(bucket.largest_difference(lambda param: weights[param.name]) for bucket in runtime.buckets.values())
     return worst, worst / max(float(w.abs().max()) for w in weights.values())
