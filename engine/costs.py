@@ -56,4 +56,3 @@ def counting() -> Iterator[Cost]:
     counter = _Counter()
     with counter:
         yield counter.cost
-

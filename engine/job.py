@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import tomllib
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ import tomli_w
 Schedule = Literal["naive", "gpipe", "1f1b", "interleaved"]
 Axis = Literal["dp", "tp", "pp"]
 
+REFERENCE_TOKENS = 4096
 SCHEDULES: tuple[Schedule, ...] = ("naive", "gpipe", "1f1b", "interleaved")
 
 
@@ -123,9 +125,14 @@ class Job:
         return self.plan.sequence_parallel and self.plan.tp > 1
 
     def one_process(self) -> Job:
-        """The same model, data and optimizer on a single process: what every run is compared with."""
-        plan = Plan(microbatches=self.plan.dp * self.plan.microbatches)
-        return dataclasses.replace(self, plan=plan)
+        """The same model, data and optimizer on a single process: what every run is compared with.
+
+        It depends on model and training alone: as few micro-batches as keep each within `REFERENCE_TOKENS`.
+        """
+        batch = self.training.batch
+        divisors = (m for m in range(1, batch + 1) if batch % m == 0)
+        few = next((m for m in divisors if batch // m * self.model.seq <= REFERENCE_TOKENS), batch)
+        return dataclasses.replace(self, plan=Plan(microbatches=few))
 
     def options(self) -> dict[str, Any]:
         """The job as one flat mapping, the inverse of `from_options`."""
@@ -178,13 +185,18 @@ _PARTS: dict[str, type[Any]] = {"model": Model, "plan": Plan, "training": Traini
 def _typed(kind: type[Any], values: dict[str, Any]) -> Any:
     """`values` as a `kind`, with numbers and booleans checked; says which field is wrong in plain words."""
     try:
-        return pydantic.TypeAdapter(kind).validate_python(values)
+        return _adapter(kind).validate_python(values)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
         wanted = next((words for start, words in _WANTED.items() if first["type"].startswith(start)), first["msg"])
         choices = first.get("ctx", {}).get("expected", "").replace("'", "")
         raise JobRefused(f"{name}={values[name]!r} is not valid: use {choices or wanted}.") from error
+
+
+@lru_cache(maxsize=None)
+def _adapter(kind: type[Any]) -> pydantic.TypeAdapter[Any]:
+    return pydantic.TypeAdapter(kind)
 
 
 _WANTED = {

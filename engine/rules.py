@@ -103,8 +103,8 @@ def _pipeline_rules(job: Job) -> Iterator[str]:
         yield f"chunks={plan.chunks} needs schedule=interleaved; schedule={plan.schedule} has one chunk: use chunks=1."
     if model.layers * plan.microbatches > MAX_LAYER_RUNS:
         yield (
-            f"layers={model.layers} × microbatches={plan.microbatches} is more than {MAX_LAYER_RUNS:,} layer runs a step:"
-            f" use microbatches={max(1, MAX_LAYER_RUNS // model.layers)} or fewer, or at most {MAX_LAYER_RUNS:,} layers."
+            f"layers={model.layers} × microbatches={plan.microbatches} is over {MAX_LAYER_RUNS:,} layer runs a step:"
+            f" use microbatches={max(1, MAX_LAYER_RUNS // model.layers)} or less, and at most {MAX_LAYER_RUNS:,} layers."
         )
     if stages > model.layers:
         yield (

@@ -45,21 +45,30 @@ def choose_backend(world_size: int, gpus: int) -> Backend:
     return Backend("gloo", "cpu", "this machine has no GPU")
 
 
-def members(job: Job, run_dir: Path, *, parity: bool, backend: Backend, program: Program | None = None) -> list[Member]:
-    """The processes of a run: a rank for each place of the mesh and, with parity, the one-process reference.
+def members(
+    job: Job, run_dir: Path, *, backend: Backend, reference: Path | None, program: Program | None = None
+) -> list[Member]:
+    """The processes of a run: a rank for each place of the mesh and, unless it is kept already, the reference.
 
+    reference: the file of the one-process run to compare with (`engine.reference`), None to compare with nothing.
     program: what the ranks execute instead of the job's compiled program; it must have been checked.
     """
     mesh = mesh_of(job)
-    common = {"job": job.options(), "run_dir": str(run_dir), "parity": parity, "backend": backend.name}
+    common = {
+        "job": job,
+        "run_dir": str(run_dir),
+        "backend": backend.name,
+        "reference": str(reference) if reference else None,
+    }
     ranks = [
         Member(
             f"rank {rank} ({mesh.coordinate(rank)})",
             "engine.worker:run_rank",
-            common | {"rank": rank, "program": program.text() if program else None,
+            common | {"rank": rank, "program": program,
                       "device": f"cuda:{rank}" if backend.device == "cuda" else "cpu"},
         )
         for rank in range(mesh.size)
     ]  # fmt: skip
-    reference = Member("reference", "engine.worker:run_reference", common | {"device": "cpu"})
-    return ranks + ([reference] if parity else [])
+    if reference is None or reference.exists():
+        return ranks
+    return [*ranks, Member("reference", "engine.worker:run_reference", common | {"device": "cpu"})]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,20 +28,18 @@ from engine.recorder import Recorder
 from engine.recording import append_live, live_path
 from engine.runtime import Runtime, StepResult
 
-REFERENCE_FILE = "reference.pt"
-
 
 def run_rank(ctx: MemberContext) -> None:
-    """Entry of each rank of a job: ctx.payload holds rank, job options, run_dir, backend, device, parity, program."""
+    """Entry of each rank of a job: ctx.payload holds rank, job, run_dir, backend, device, reference, program."""
     payload = ctx.payload
-    job, rank = Job.from_options(**payload["job"]), int(payload["rank"])
+    job, rank = payload["job"], int(payload["rank"])
     run_dir = Path(payload["run_dir"])
     ctx.status.action(b"connecting to the other ranks")
     ctx.status.waiting()
     runtime = _build(job, rank, payload, FileStore(ctx.rendezvous, job.world_size))
     runtime.comm.on_wait, runtime.comm.on_resume = ctx.status.waiting, ctx.status.computing
     ctx.emit({"event": "ready", "rank": rank, "at_ns": time.perf_counter_ns()})
-    program = Program.parse(payload["program"]) if payload.get("program") else compile_job(job)
+    program = payload["program"] or compile_job(job)
     texts = {action: str(action).encode() for lane in program.lanes for action in lane}
 
     def entering(action: Action) -> None:
@@ -51,28 +50,32 @@ def run_rank(ctx: MemberContext) -> None:
         ctx.emit({"event": "step", "rank": rank, "step": step, "loss": result.loss, "grad_norm": result.grad_norm,
                   "start_ns": start, "end_ns": end})  # fmt: skip
     rss = psutil.Process().memory_info().rss
-    ctx.status.action(b"waiting for the one-process reference")
-    ctx.status.waiting()
-    difference = _compare(runtime, run_dir) if payload["parity"] else (None, None)
-    ctx.emit({"event": "finished", "rank": rank, "param_max_abs_diff": difference[0],
-              "param_max_rel_diff": difference[1], "rss_bytes": rss})  # fmt: skip
+    difference: dict[str, float] = {}
+    if payload["reference"]:
+        ctx.status.action(b"waiting for the one-process reference")
+        ctx.status.waiting()
+        reference = _await_reference(Path(payload["reference"]))
+        difference = _compare(runtime, reference["weights"])
+        if rank == 0:
+            ctx.emit({"event": "reference", "losses": reference["losses"], "grad_norms": reference["grad_norms"]})
+    ctx.emit({"event": "finished", "rank": rank, "rss_bytes": rss, **difference})
 
 
 def run_reference(ctx: MemberContext) -> None:
-    """Entry of the process that trains the same job alone and leaves its weights for the ranks to compare with."""
-    job, run_dir = Job.from_options(**ctx.payload["job"]).one_process(), Path(ctx.payload["run_dir"])
+    """Entry of the process that trains the same job alone and leaves what it found for the ranks to compare with."""
+    job, path = ctx.payload["job"].one_process(), Path(ctx.payload["reference"])
     runtime = _build(job, 0, ctx.payload | {"backend": "gloo"}, None)
-    losses, norms = [], []
+    found: dict[str, Any] = {"losses": [], "grad_norms": []}
     for step, _, _, result in _train(runtime, compile_job(job), lambda a: ctx.status.action(b"one-process reference")):
         runtime.recorder.flush(step)
         runtime.ledger.flush(step)
-        losses.append(result.loss)
-        norms.append(result.grad_norm)
-    weights = {name: p.detach().cpu() for b in runtime.buckets.values() for name, p in b.params.items()}
-    unfinished = run_dir / f"{REFERENCE_FILE}.part"
-    torch.save({name: w.clone() for name, w in weights.items()}, unfinished)
-    unfinished.rename(run_dir / REFERENCE_FILE)
-    ctx.emit({"event": "reference", "losses": losses, "grad_norms": norms})
+        found["losses"].append(result.loss)
+        found["grad_norms"].append(result.grad_norm)
+    found["weights"] = {name: p.detach().clone() for b in runtime.buckets.values() for name, p in b.params.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{os.getpid()}.part")
+    torch.save(found, unfinished)
+    unfinished.rename(path)
 
 
 def _build(job: Job, rank: int, payload: dict[str, Any], store: Store | None) -> Runtime:
@@ -100,15 +103,24 @@ def _train(
         yield step, start, time.perf_counter_ns(), result
 
 
-def _compare(runtime: Runtime, run_dir: Path) -> tuple[float, float]:
+def _await_reference(path: Path) -> dict[str, Any]:
+    """What `run_reference` wrote, now or in an earlier run."""
+    while not path.exists():
+        time.sleep(0.02)
+    try:
+        kept: dict[str, Any] = torch.load(path, mmap=True)
+        return kept
+    except Exception as error:
+        path.unlink(missing_ok=True)
+        raise RuntimeError(f"the kept reference {path} was damaged and has been removed: run again") from error
+
+
+def _compare(runtime: Runtime, weights: dict[str, Tensor]) -> dict[str, float]:
     """Largest |Δ| between this rank's weights and the reference's, absolute and ÷ the model's largest weight.
 
     The scale is the whole model's: a bias that starts at zero has none of its own, and Adam turns rounding in a
     gradient that is nearly zero into a visible part of its first step.
     """
-    path = run_dir / REFERENCE_FILE
-    while not path.exists():
-        time.sleep(0.02)
-    weights: dict[str, Tensor] = torch.load(path, mmap=True)
     worst = max(bucket.largest_difference(lambda param: weights[param.name]) for bucket in runtime.buckets.values())
-    return worst, worst / max(float(w.abs().max()) for w in weights.values())
+    largest = max(float(w.abs().max()) for w in weights.values())
+    return {"param_max_abs_diff": worst, "param_max_rel_diff": worst / largest}

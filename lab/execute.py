@@ -158,16 +158,18 @@ class _Execution:
 
     def _launch(self, cancel: threading.Event | None) -> None:
         from engine.launch import launch
+        from engine.reference import reference_path
         from engine.session import choose_backend, members, visible_gpus
 
         backend = choose_backend(self.job.world_size, visible_gpus())
         self.info = replace(self.info, backend=backend.name, device=backend.device, backend_reason=backend.reason)
         self.store.write(self.info)
         (self.folder / "program.txt").write_text(self.program.text(), encoding="utf-8")
+        reference = reference_path(self.job, self.store.root / "references") if self.parity else None
         self._tell("starting")
         self.launched = time.perf_counter()
         launch(
-            members(self.job, self.folder, parity=self.parity, backend=backend, program=self.program),
+            members(self.job, self.folder, backend=backend, reference=reference, program=self.program),
             log_path=self.folder / "log.txt",
             run_json=self.folder / "run.json",
             on_event=self._hear,
@@ -243,10 +245,10 @@ class _Execution:
         there.
         """
         from engine.recording import finalize
+        from engine.reference import prune
         from lab.summary import summarise
 
-        for spare in self.folder.glob("reference.pt*"):
-            spare.unlink()  # as large as the model, and compared by now
+        prune(self.store.root / "references")
         self._complete_metrics()
         recording = finalize(self.folder)
         summary = summarise(info, self.job, self.program, recording, self._outcome())

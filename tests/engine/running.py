@@ -57,8 +57,9 @@ def train(*, parity: bool = True, program: Program | None = None, **options: Any
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder)
         (run_dir / "live").mkdir()
+        reference = run_dir / "reference.pt" if parity else None
         launch(
-            members(job, run_dir, parity=parity, backend=choose_backend(job.world_size, 0), program=program),
+            members(job, run_dir, backend=choose_backend(job.world_size, 0), reference=reference, program=program),
             log_path=run_dir / "log.txt",
             run_json=None,
             on_event=lambda _, event: events[event["event"]].append(event),
@@ -68,6 +69,6 @@ def train(*, parity: bool = True, program: Program | None = None, **options: Any
     alone = events["reference"][0] if parity else {"losses": [], "grad_norms": []}
     return Trained(
         job, [e["loss"] for e in steps], [e["grad_norm"] for e in steps], alone["losses"], alone["grad_norms"],
-        max((e["param_max_rel_diff"] or 0.0 for e in events["finished"]), default=0.0),
+        max((e.get("param_max_rel_diff", 0.0) for e in events["finished"]), default=0.0),
         {e["rank"]: e["rss_bytes"] for e in events["finished"]}, ops, memory,
     )  # fmt: skip

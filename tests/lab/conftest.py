@@ -70,11 +70,7 @@ class PretendedLaunch:
         memory = [MemoryRow(**row) for row in recording.memory.to_pylist()]
         mine = [row for row in ops if row.step == step]
         for rank in range(job.world_size):
-            held = [
-                row
-                for row in memory
-                if row.rank == rank and row.step in (step, step - 1 if step == 0 else step)
-            ]
+            held = [row for row in memory if row.rank == rank and row.step in (step, step - 1 if step == 0 else step)]
             append_live(live_path(folder, rank), [row for row in mine if row.rank == rank], held)
             start, end = min(row.start_ns for row in mine), max(row.end_ns for row in mine)
             report = {"event": "step", "rank": rank, "step": step, "loss": _loss(step), "grad_norm": 1.0}
