@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import tomllib
+from collections.abc import Hashable
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -194,9 +195,9 @@ def _typed(kind: type[Any], values: dict[str, Any]) -> Any:
         raise JobRefused(f"{name}={values[name]!r} is not valid: use {choices or wanted}.") from error
 
 
-@lru_cache(maxsize=None)
-def _adapter(kind: type[Any]) -> pydantic.TypeAdapter[Any]:
-    return pydantic.TypeAdapter(kind)
+@cache
+def _adapter(kind: Hashable) -> pydantic.TypeAdapter[Any]:
+    return pydantic.TypeAdapter(kind)  # dear to make
 
 
 _WANTED = {

@@ -104,7 +104,7 @@ def _pipeline_rules(job: Job) -> Iterator[str]:
     if model.layers * plan.microbatches > MAX_LAYER_RUNS:
         yield (
             f"layers={model.layers} × microbatches={plan.microbatches} is over {MAX_LAYER_RUNS:,} layer runs a step:"
-            f" use microbatches={max(1, MAX_LAYER_RUNS // model.layers)} or less, and at most {MAX_LAYER_RUNS:,} layers."
+            f" use microbatches={max(1, MAX_LAYER_RUNS // model.layers)} or less and at most {MAX_LAYER_RUNS:,} layers."
         )
     if stages > model.layers:
         yield (

@@ -29,7 +29,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"order": "tp-pp"}, "does not name each axis once"),
     ({"partition": (1, 1), "pp": 2}, "must share out layers=4"),
     ({"partition": (4,), "pp": 2}, "has 1 entries: use 2"),
-    ({"layers": 10**6}, "use microbatches=1 or less, and at most 100,000 layers."),
+    ({"layers": 10**6}, "use microbatches=1 or less and at most 100,000 layers."),
     ({"text": "/no/such/file"}, "is not a file that exists"),
 ]
 
