@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import tomllib
-from collections.abc import Hashable
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -154,7 +153,7 @@ class Job:
                 hint = f": did you mean {near[0]}?" if near else f": the options are {', '.join(home)}."
                 raise JobRefused(f"there is no option called {name!r}{hint}")
             changes[home[name]] = {**changes[home[name]], name: value}
-        return cls(**{part: _typed(kind, changes[part]) for part, kind in _PARTS.items()})
+        return cls(**{part: _typed(part, changes[part]) for part in _PARTS})
 
     @classmethod
     def from_toml(cls, path: Path, **overrides: Any) -> Job:
@@ -183,10 +182,10 @@ class Job:
 _PARTS: dict[str, type[Any]] = {"model": Model, "plan": Plan, "training": Training}
 
 
-def _typed(kind: type[Any], values: dict[str, Any]) -> Any:
-    """`values` as a `kind`, with numbers and booleans checked; says which field is wrong in plain words."""
+def _typed(part: str, values: dict[str, Any]) -> Any:
+    """`values` as the dataclass of a part, with numbers and booleans checked; says which field is wrong in plain words."""
     try:
-        return _adapter(kind).validate_python(values)
+        return _adapter(part).validate_python(values)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
@@ -196,8 +195,8 @@ def _typed(kind: type[Any], values: dict[str, Any]) -> Any:
 
 
 @cache
-def _adapter(kind: Hashable) -> pydantic.TypeAdapter[Any]:
-    return pydantic.TypeAdapter(kind)  # dear to make
+def _adapter(part: str) -> pydantic.TypeAdapter[Any]:
+    return pydantic.TypeAdapter(_PARTS[part])  # dear to make
 
 
 _WANTED = {
