@@ -72,8 +72,9 @@ class Plan:
     """ZeRO-3: how many units ahead of their use parameters are gathered."""
     keep_gathered: bool = False
     """ZeRO-3: gather parameters once a step and keep them, instead of before every use."""
-    bucket_kb: int = 25_600
-    """ZeRO-0/1: gradients are reduced in buckets of about this many KiB, last layers first."""
+    bucket_kb: int = 160
+    """ZeRO-0/1: gradients are reduced in buckets of about this many KiB, last layers first. torch's DDP takes 25,600;
+    small models need small buckets for the reductions to run under backward."""
     order: str = "tp-dp-pp"
     """Rank order, fastest-varying axis first."""
     partition: tuple[int, ...] | None = None
@@ -183,7 +184,7 @@ _PARTS: dict[str, type[Any]] = {"model": Model, "plan": Plan, "training": Traini
 
 
 def _typed(part: str, values: dict[str, Any]) -> Any:
-    """`values` as the dataclass of a part, with numbers and booleans checked; says which field is wrong in plain words."""
+    """`values` as the dataclass of a part, types checked; a refusal says in plain words which field is wrong."""
     try:
         return _adapter(part).validate_python(values)
     except pydantic.ValidationError as error:
