@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from engine.compile import compile_job
-from engine.dryrun import dry_run, unit_cost
+from engine.dryrun import dry_run
 from engine.job import Job
 from engine.program import RECEIVES, SENDS, Action, Kind, Program
 from engine.units import compute_units, needs, stages
@@ -139,7 +139,7 @@ def _reductions(program: Program, job: Job) -> Iterator[Complaint]:
 
 def grid(program: Program, mark: tuple[int, int] | None = None, width: int = 100) -> str:
     """The rank × time picture of a program at unit costs; `mark` = (lane, position) of the action in question."""
-    walk = dry_run(program, lambda a: unit_cost(a) or int(a.kind in _LETTER))
+    walk = dry_run(program)
     rows = [[" ."] * walk.makespan for _ in program.lanes]
     for span in walk.spans:
         if span.action.kind in _LETTER:

@@ -1,7 +1,7 @@
 """The client's side of a run: start members, hear their events, and get one clear error when something goes wrong.
 
-`launch` asks the nursery (a process with torch loaded, one per client process, see `engine.nursery`) for a supervisor,
-and follows it. Nothing here imports torch, so a client stays light and may fork.
+`launch` asks the nursery (a process with torch loaded, one per client process, see `engine.processes.nursery`) for a
+supervisor, and follows it. Nothing here imports torch, so a client stays light and may fork.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.channel import CANCEL, DONE, EVENT, FAILED, REQUEST, STARTED, Channel, Frame, Request
-from engine.member import MemberContext
-from engine.nursery_client import RANK_ENVIRONMENT, NotTaken, Nursery, open_run, shutdown, warm
-from engine.verdict import Failure
+from engine.processes.channel import CANCEL, DONE, EVENT, FAILED, REQUEST, STARTED, Channel, Frame, Request
+from engine.processes.member import MemberContext
+from engine.processes.nursery_client import RANK_ENVIRONMENT, NotTaken, Nursery, open_run, shutdown, warm
+from engine.processes.verdict import Failure
 
 __all__ = [
     "Failure", "Member", "MemberContext", "RunCancelled", "RunFailed", "launch", "shutdown", "warm",

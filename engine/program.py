@@ -134,9 +134,18 @@ class Program:
         return cls(tuple(map(tuple, lanes)))
 
     def diff(self, other: Program) -> str:
-        """What `other` adds (+) and drops (-), in the unified format: "what did ZeRO-3 add?"."""
+        """What `other` adds (+) and drops (-), with a line of context around each change: "what did ZeRO-3 add?"."""
         ours, theirs = self.text().splitlines(), other.text().splitlines()
-        return "\n".join(difflib.unified_diff(ours, theirs, "before", "after", lineterm="", n=1))
+        matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)  # no line is junk because it is common
+        out: list[str] = []
+        for changes in matcher.get_grouped_opcodes(n=1):
+            lane = next((line for line in ours[changes[0][1] :: -1] if line.startswith("pipeline")), "pipeline 0:")
+            out.append(f"@@ {lane.rstrip(':')}, from line {changes[0][1] + 1}")
+            for tag, a, b, c, d in changes:
+                out += [f"  {line}" for line in ours[a:b]] if tag == "equal" else []
+                out += [f"- {line}" for line in ours[a:b]] if tag in ("replace", "delete") else []
+                out += [f"+ {line}" for line in theirs[c:d]] if tag in ("replace", "insert") else []
+        return "\n".join(out)
 
     def __iter__(self) -> Iterator[tuple[int, int, Action]]:
         """(lane, position, action) of every action."""

@@ -20,9 +20,9 @@ from engine.data import microbatches
 from engine.groups import connect
 from engine.initial import seeded
 from engine.job import Job
-from engine.member import MemberContext
 from engine.memory import Ledger
 from engine.mesh import mesh_of
+from engine.processes.member import MemberContext
 from engine.program import Action, Program
 from engine.recorder import Recorder
 from engine.recording import append_live, live_path

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.member import MemberContext
+    from engine.processes.member import MemberContext
 
 NEEDED = ("torch", "numpy", "pydantic", "rich", "tomli-w", "psutil", "pyarrow", "plotly")
 ENOUGH_MEMORY = 2e9  # bytes; eight ranks of the demo take about half of it

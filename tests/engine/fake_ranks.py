@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from engine.member import MemberContext
+from engine.processes.member import MemberContext
 
 
 def join(ctx: MemberContext) -> None:

@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.utils import clip_grad_norm_
 
 from engine.job import Job
-from engine.member import MemberContext
+from engine.processes.member import MemberContext
 from tests.engine.torch_gpt import TorchGPT, adam, batch_of, loss_of
 
 

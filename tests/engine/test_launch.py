@@ -21,8 +21,8 @@ from typing import Any
 import psutil
 import pytest
 
-from engine import nursery_client
 from engine.launch import Failure, Member, RunCancelled, RunFailed, launch, shutdown, warm
+from engine.processes import nursery_client
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 3.0 * 2
@@ -172,7 +172,7 @@ def test_a_run_leaves_no_process_file_descriptor_or_folder(tmp_path: Path) -> No
     before = this.num_fds()
     events = run(tmp_path, members(4, "talks"))
     assert this.num_fds() == before
-    (nursery,) = (child for child in this.children() if "engine.nursery" in child.cmdline())
+    (nursery,) = (child for child in this.children() if "engine.processes.nursery" in child.cmdline())
     assert nursery.num_threads() == 1  # or it could not be forked safely
     assert not left([child.pid for child in nursery.children(recursive=True)])
     assert not any(Path(event["rendezvous"]).parent.exists() for _, event in events if "rendezvous" in event)

@@ -47,7 +47,13 @@ def test_every_compiled_program_passes_its_checks_and_survives_its_text(
 def test_the_difference_of_two_plans_shows_what_zero_3_adds() -> None:
     before = compile_job(Job.from_options(dp=2, layers=1, microbatches=1))
     after = compile_job(Job.from_options(dp=2, layers=1, microbatches=1, zero=3))
-    added = [line[1:].strip() for line in before.diff(after).splitlines() if line.startswith("+") and line[1] != "+"]
+    changes = before.diff(after).splitlines()
+    added = [line[1:].strip() for line in changes if line.startswith("+")]
+    assert [line[1:].strip() for line in changes if line.startswith("-")] == [
+        "reduce head all_reduce @dp",
+        "reduce block0 all_reduce @dp",
+        "reduce embedding all_reduce @dp",
+    ]
     assert "gather block0 all_gather @dp" in added and "reduce block0 mb0 reduce_scatter @dp" in added
     assert not [line for line in added if line.startswith(("forward", "backward"))]
 

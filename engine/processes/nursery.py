@@ -1,4 +1,4 @@
-"""`python -m engine.nursery`: a process with torch loaded that forks runs in milliseconds.
+"""`python -m engine.processes.nursery`: a process with torch loaded that forks runs in milliseconds.
 
 Importing torch takes seconds, a fork of a process that has it takes milliseconds. The client starts one nursery per
 session. `multiprocessing`'s fork server will not do: it imports the user's `__main__` anew, so that a script without a
@@ -22,8 +22,8 @@ import socket
 import traceback
 from collections.abc import Iterator
 
-from engine.hugepages import use_huge_pages
-from engine.supervisor import supervise
+from engine.processes.hugepages import use_huge_pages
+from engine.processes.supervisor import supervise
 
 PARENT_CHECK = 0.5  # seconds
 _MAX_FILES = 4096  # each rank of a full mesh holds a socket per peer and group; macOS starts with 256

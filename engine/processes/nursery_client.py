@@ -40,12 +40,12 @@ class Nursery:
     def __init__(self) -> None:
         self._words = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the nursery)
         self.control, theirs = socket.socketpair()
-        root = str(Path(__file__).resolve().parent.parent)
+        root = str(Path(__file__).resolve().parents[2])
         inherited = os.environ.get("PYTHONPATH")
         options = ["--control", str(theirs.fileno()), "--parent", str(os.getpid())]
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-u", "-m", "engine.nursery", *options],
+                [sys.executable, "-P", "-u", "-m", "engine.processes.nursery", *options],
                 stdin=subprocess.DEVNULL,
                 stdout=self._words,
                 stderr=self._words,

@@ -11,10 +11,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from engine.channel import Channel
-from engine.member import Task, become_member
-from engine.output import Output
-from engine.status import StatusSlot
+from engine.processes.channel import Channel
+from engine.processes.member import Task, become_member
+from engine.processes.output import Output
+from engine.processes.status import StatusSlot
 
 REAP_WAIT = 2.0  # seconds for the killed to be gone; a few ms are enough, but for one in an uninterruptible wait
 

@@ -23,13 +23,13 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from engine import verdict
-from engine.channel import CANCEL, DONE, EVENT, FAILED, RAISED, STARTED, Channel, Request
-from engine.children import Child, kill_all
-from engine.hang import HangWatch
-from engine.member import DUMP_SIGNAL, Task
-from engine.status import StatusBoard
-from engine.verdict import SERVER, Failure, Grade, Trouble
+from engine.processes import verdict
+from engine.processes.channel import CANCEL, DONE, EVENT, FAILED, RAISED, STARTED, Channel, Request
+from engine.processes.children import Child, kill_all
+from engine.processes.hang import HangWatch
+from engine.processes.member import DUMP_SIGNAL, Task
+from engine.processes.status import StatusBoard
+from engine.processes.verdict import SERVER, Failure, Grade, Trouble
 
 COLLECT = 0.3  # seconds from the first sign of trouble to the verdict: the others' reports come in
 DUMP_WAIT = 0.15  # seconds for a stuck member to print its stack

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from engine.channel import DONE, EVENT, RAISED, encode
-from engine.status import StatusSlot
-from engine.verdict import is_communication_error
+from engine.processes.channel import DONE, EVENT, RAISED, encode
+from engine.processes.status import StatusSlot
+from engine.processes.verdict import is_communication_error
 
 HEARTBEAT = 0.25  # seconds between two notes of the CPU time used
 DUMP_SIGNAL = signal.SIGUSR1  # makes a member print its Python stack, even from inside a C++ wait

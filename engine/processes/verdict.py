@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from engine.status import Note, Phase, StatusBoard
+from engine.processes.status import Note, Phase, StatusBoard
 
 SHOWN_OTHERS, SHOWN_LINES = 4, 20  # in a failure's message
 SERVER = -1  # the nursery, in place of a member's index
@@ -24,7 +24,7 @@ _PEER_GONE = re.compile(
 )
 # What a dump of Python's stacks tells of us, and not of the target: our threads, and the frames below the target.
 _MACHINERY = re.compile(
-    r'^(Thread .*\n)?  File ".*engine/member\.py", line \d+ in _(run|heartbeat)\n(  File .*\n?)*|'
+    r'^(Thread .*\n)?  File ".*engine/processes/member\.py", line \d+ in _(run|heartbeat)\n(  File .*\n?)*|'
     r"^Extension modules: .*\n?",
     re.MULTILINE,
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from engine.status import StatusBoard
+from engine.processes.status import StatusBoard
 
 Clock = tuple[float, float]  # seconds a thread ran, and seconds it waited for a core
 
