@@ -22,14 +22,12 @@ def plans(every: bool) -> list[dict[str, Any]]:
     found = []
     for dp, tp, pp in DEGREES:
         schedules = ["1f1b", "gpipe", "naive", "interleaved"] if pp > 1 else ["1f1b", "gpipe"]
-        if pp == 4:
-            schedules.remove("interleaved")  # 8 stages need 8 layers: below
         for zero in range(4) if dp > 1 else [0]:
             for schedule, scatter, tied in itertools.product(schedules, [False, True][:tp], [False, True]):
                 plan = {"dp": dp, "tp": tp, "pp": pp, "zero": zero, "schedule": schedule}
                 chunks = 2 if schedule == "interleaved" else 1
                 found.append(plan | {"chunks": chunks, "sequence_parallel": scatter, "tied": tied})
-    return found if every else found[::9]
+    return found if every else found[::11]
 
 
 def name(plan: dict[str, Any]) -> str:
@@ -39,7 +37,8 @@ def name(plan: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("plan", plans(every=False), ids=name)
 def test_a_plan_equals_one_process(plan: dict[str, Any]) -> None:
-    train(**TINY | plan).assert_parity()
+    layers = {"layers": 8} if plan["pp"] * plan["chunks"] > 4 else {}
+    train(**TINY | layers | plan).assert_parity()
 
 
 @pytest.mark.parametrize("zero", range(4))
