@@ -1,7 +1,7 @@
 """Every plan of the parity grid, not the sample that the tests take: `python -m tests.engine.full_parity`.
 
-Degrees in {1, 2, 4} with product up to 8 × ZeRO 0-3 × schedule × sequence parallelism × tying, each once where a setting
-changes what is executed. Prints the largest differences found.
+Degrees in {1, 2, 4} with product up to 8 × ZeRO 0-3 × schedule × sequence parallelism × tying; each where it changes
+what is executed. Prints the largest differences found.
 """
 
 from __future__ import annotations
