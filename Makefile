@@ -17,6 +17,7 @@ lint: .venv/.installed-for-tests
 
 bench: .venv/.installed-for-tests
 	$(BIN)/python -m tests.benchmarks.peers
+	$(BIN)/python -m tests.benchmarks.runs
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv

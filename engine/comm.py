@@ -1,7 +1,7 @@
-"""All communication of a rank goes through here: six collectives and messages, each written down as it happens.
+"""All communication of a rank goes through here: three collectives and messages, each written down as it happens.
 
-`torch.distributed` moves the data; this file adds the names, the byte counts and the times. Nothing else in the
-engine calls it.
+`torch.distributed` moves the data; this file adds the names, the byte counts and the times. Besides it only
+`engine.groups` calls torch.distributed, to connect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BLOCKED_NS = 50_000  # a wait shorter than this found its message already there
 
 @dataclass
 class Handle:
-    """Communication under way. `wait` blocks until it is done and records the wait if asked to."""
+    """Communication under way. `Comm.wait` blocks until it is done and records the wait, `Comm.now` inside a layer."""
 
     row: Row
     work: dist.Work
@@ -37,6 +37,7 @@ class Handle:
         wait.ref = self.row.seq
         waiting()
         self.work.wait()
+        recorder.synchronize()  # under NCCL a wait only queues
         computing()
         wait.end_ns = time.perf_counter_ns()
         self.row.end_ns = self.row.end_ns or self._arrival(wait)
@@ -114,14 +115,14 @@ class Comm:
     def send(self, tensor: torch.Tensor, peer: int, tag: int, stream: str, action: Action) -> Handle:
         """Starts to send to world rank `peer`. The tensor must not change until the handle was waited for."""
         row = self._message(tensor, peer, stream, action)
-        work = dist.isend(tensor, peer, self._lane(stream, peer), tag=tag)
+        work = dist.isend(tensor, peer, self._lane(stream, self.rank, peer), tag=tag)
         assert work is not None
         return Handle(row, work, (tensor,))
 
     def recv(self, buffer: torch.Tensor, peer: int, tag: int, stream: str, action: Action) -> Handle:
         """Starts to receive from world rank `peer` into `buffer`."""
         row = self._message(buffer, peer, stream, action)
-        work = dist.irecv(buffer, peer, self._lane(stream, peer), tag=tag)
+        work = dist.irecv(buffer, peer, self._lane(stream, peer, self.rank), tag=tag)
         assert work is not None
         return Handle(row, work, (buffer,))
 
@@ -133,9 +134,16 @@ class Comm:
         """Blocks until `handle` is done, inside a computation: the collective's own row holds the time."""
         self.on_wait()
         handle.work.wait()
+        self.recorder.synchronize()
         self.on_resume()
         handle.finish()
         handle.row.end_ns = handle.row.end_ns or time.perf_counter_ns()
+
+    def forget(self, handle: Handle) -> None:
+        """Lets go of a send that is known to have arrived; does not block, and records no wait."""
+        handle.work.wait()
+        handle.row.end_ns = handle.row.end_ns or time.perf_counter_ns()
+        handle.finish()
 
     def size(self, axis: str) -> int:
         return self.groups[axis].size
@@ -149,11 +157,11 @@ class Comm:
         assert group is not None, f"communication over {axis}, which has one rank"
         return group
 
-    def _lane(self, stream: str, peer: int) -> dist.ProcessGroup:
+    def _lane(self, stream: str, source: int, to: int) -> dist.ProcessGroup:
         """NCCL runs a group's messages in order, so each kind and direction has a group of its own there."""
         if self.backend == "gloo":
             return self._group("pp")
-        return self._group(f"{stream}_{'down' if self.rank < peer else 'up'}")
+        return self._group(f"{stream}_{'down' if source < to else 'up'}")
 
     def _row(self, op: str, axis: str, tensor: torch.Tensor, stream: str, action: Action | None) -> Row:
         if action is None:

@@ -68,7 +68,7 @@ class _Walk:
     at: list[int] = field(init=False)
     clock: list[int] = field(init=False)
     sent: dict[tuple[Kind, int | None, int | None, int], int] = field(default_factory=dict)
-    posted: dict[int, set[Action]] = field(default_factory=dict)
+    posted: dict[tuple[int, Kind, int | None, int | None], Action] = field(default_factory=dict)
     meets: dict[str, dict[int, int]] = field(default_factory=dict)
     spans: list[Span] = field(default_factory=list)
 
@@ -79,23 +79,24 @@ class _Walk:
     def arrival(self, z: int, recv: Action) -> int | None:
         """When the message of a posted receive arrives; None if nobody has sent it yet."""
         shift = {Kind.RECV_ACT: -1, Kind.RECV_GRAD: +1}[recv.kind]
-        assert recv.stage is not None
+        if recv.stage is None:
+            return None
         return self.sent.get((RECEIVES[recv.kind], recv.stage + shift, recv.microbatch, z))
 
     def ready(self, z: int, action: Action) -> int | str:
         """When lane z could start `action`, or what it still needs."""
-        if action.kind in COMPUTE and action.kind is not Kind.STEP:
-            for recv in [r for r in self.posted.get(z, ()) if _feeds(r, action)]:
+        if uses := _takes(action):
+            key = (z, uses, action.stage, action.microbatch)
+            if recv := self.posted.get(key):
                 arrives = self.arrival(z, recv)
                 if arrives is None:
-                    sender = RECEIVES[recv.kind].value
-                    return f"{sender} mb{recv.microbatch} from pipeline {recv.peer}"
-                self.posted[z].discard(recv)
+                    return f"{RECEIVES[recv.kind].value} mb{recv.microbatch} from pipeline {recv.peer}"
+                del self.posted[key]
                 self.clock[z] = max(self.clock[z], arrives)
-        if action.kind is Kind.STEP:
-            for name, members in self.meets.items():
-                if z in members and len(members) < 2:
-                    return f"the other end of the {name} reduction"
+        for name, members in self.meets.items():
+            waits = action.kind is Kind.STEP or (action.kind, action.unit, action.axis) == (Kind.WAIT, name, "tie")
+            if waits and z in members and len(members) < 2:
+                return f"the other end of the {name} reduction"
         return self.clock[z]
 
     def run(self) -> DryRun:
@@ -125,18 +126,18 @@ class _Walk:
 
     def _leave_marks(self, z: int, action: Action, end: int) -> None:
         if action.kind in RECEIVES:
-            self.posted.setdefault(z, set()).add(action)
-        elif action.kind in SENDS:
-            assert action.peer is not None
+            self.posted[z, action.kind, action.stage, action.microbatch] = action
+        elif action.kind in SENDS and action.peer is not None:
             self.sent[(action.kind, action.stage, action.microbatch, action.peer)] = end
         elif action.kind is Kind.REDUCE and action.axis == "tie":
             self.meets.setdefault(action.unit, {})[z] = end
 
 
-def _feeds(recv: Action, action: Action) -> bool:
-    """Whether `action` is the computation a received message is for (the first unit of the stage takes it)."""
-    wants = {Kind.RECV_ACT: {Kind.FORWARD}, Kind.RECV_GRAD: {Kind.BACKWARD, Kind.BACKWARD_INPUT}}[recv.kind]
-    return action.kind in wants and (action.stage, action.microbatch) == (recv.stage, recv.microbatch)
+def _takes(action: Action) -> Kind | None:
+    """The kind of message a computation may need (the first unit of the stage takes it)."""
+    if action.kind is Kind.FORWARD:
+        return Kind.RECV_ACT
+    return Kind.RECV_GRAD if action.kind in (Kind.BACKWARD, Kind.BACKWARD_INPUT) else None
 
 
 def dry_run(program: Program, cost: Cost = unit_cost) -> DryRun:

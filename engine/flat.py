@@ -28,16 +28,21 @@ class FlatBucket:
     """One bucket on one rank.
 
     params: the parameters as layers use them, by full name, with `.grad` set to a view of the gradient buffer.
-    shard: the slice of parameters this rank updates; grad: its reduced gradient; both [bucket.shard].
+    whole, whole_grad: the flat buffers [bucket.padded]. shard: the slice of parameters this rank updates; grad: its
+    reduced gradient; both [bucket.shard].
     """
 
-    def __init__(self, job: Job, bucket: Bucket, at: Coordinate, device: torch.device, ledger: Ledger) -> None:
+    def __init__(
+        self, job: Job, bucket: Bucket, at: Coordinate, device: torch.device, ledger: Ledger, source: Source
+    ) -> None:
+        """Starts from the values of `source` and holds at once no more than the ZeRO stage does."""
         self.job, self.bucket, self.ledger, self.zero, self.at = job, bucket, ledger, job.effective_zero, at
         self.own = slice(at.dp * bucket.shard, (at.dp + 1) * bucket.shard) if self.zero else slice(0, bucket.padded)
-        self._whole = torch.zeros(bucket.padded, device=device)
-        self._whole_grad = torch.zeros(bucket.padded, device=device)
+        self.whole = torch.zeros(bucket.padded, device=device)
+        self.whole_grad = torch.zeros(bucket.padded, device=device)
         self.params = self._views()
-        self.shard, self.grad = self._whole[self.own], self._whole_grad[self.own]
+        self.shard, self.grad = self.whole[self.own], self.whole_grad[self.own]
+        self._fill(source)
         self.m, self.v = torch.zeros_like(self.shard), torch.zeros_like(self.shard)
 
     @property
@@ -50,25 +55,24 @@ class FlatBucket:
         for param in self.bucket.params(self.job):
             shape, size = param.local_shape(self.job.plan.tp), param.local_size(self.job.plan.tp)
             # .data gives a leaf with a version of its own: gathering the same values again is no change to autograd
-            view = self._whole[start : start + size].view(shape).data.requires_grad_()
-            view.grad = self._whole_grad[start : start + size].view(shape)
+            view = self.whole[start : start + size].view(shape).data.requires_grad_()
+            view.grad = self.whole_grad[start : start + size].view(shape)
             views[param.name], start = view, start + size
         return views
 
-    def fill(self, source: Source) -> None:
+    def _fill(self, source: Source) -> None:
         """Sets the initial values, then gives up what this ZeRO stage does not hold; books the state."""
-        self._copy_from(source, self._whole)
+        self._copy_from(source, self.whole)
         if self.zero >= 2:
-            self.grad = self._whole_grad[self.own].clone()
-            _free(self._whole_grad)
+            self.grad = self.whole_grad[self.own].clone()
+            _free(self.whole_grad)
         if self.zero == 3:
-            self.shard = self._whole[self.own].clone()
-            _free(self._whole)
-        held = {0: "whole", 1: "whole", 2: "shard"}
-        size = {"whole": self.bucket.padded * FP32, "shard": self.bucket.shard * FP32}
-        self.ledger.add("params", size["shard" if self.zero == 3 else "whole"])
-        self.ledger.add("grads", size[held.get(self.zero, "shard")])
-        self.ledger.add("optimizer", 2 * self.bucket.shard * FP32)
+            self.shard = self.whole[self.own].clone()
+            _free(self.whole)
+        whole, shard = self.bucket.padded * FP32, self.bucket.shard * FP32
+        self.ledger.add("params", shard if self.zero == 3 else whole)
+        self.ledger.add("grads", shard if self.zero >= 2 else whole)
+        self.ledger.add("optimizer", 2 * shard)
 
     def _copy_from(self, source: Source, flat: Tensor) -> None:
         start, tp = 0, self.job.plan.tp
@@ -81,36 +85,27 @@ class FlatBucket:
 
     def materialize(self) -> Tensor:
         """Memory for the whole parameters, to gather into."""
-        _restore(self._whole)
+        _restore(self.whole)
         self.ledger.add("gathered", self.bucket.padded * FP32)
-        return self._whole
+        return self.whole
 
     def release(self) -> None:
-        _free(self._whole)
+        _free(self.whole)
         self.ledger.add("gathered", -self.bucket.padded * FP32)
-
-    @property
-    def whole(self) -> Tensor:
-        """The whole parameters [bucket.padded]."""
-        return self._whole
 
     # -- gradients
 
     def open_gradients(self) -> None:
         """Called before a backward that adds to this bucket: ZeRO-2 and 3 bring a zeroed whole buffer."""
-        if self.zero >= 2 and self._whole_grad.untyped_storage().nbytes() == 0:
-            _restore(self._whole_grad)
-            self._whole_grad.zero_()
+        if self.zero >= 2 and self.whole_grad.untyped_storage().nbytes() == 0:
+            _restore(self.whole_grad)
+            self.whole_grad.zero_()
             self.ledger.add("buffers", self.bucket.padded * FP32)
-
-    @property
-    def whole_grad(self) -> Tensor:
-        return self._whole_grad
 
     @property
     def replicated_grad(self) -> Tensor:
         """The gradients of the parameters that every tensor rank holds whole."""
-        return self._whole_grad[self.replicated_from : self.bucket.size]
+        return self.whole_grad[self.replicated_from : self.bucket.size]
 
     def reduction_target(self) -> Tensor:
         """Where a reduce-scatter puts this rank's slice: in place (ZeRO-1), or aside, to be added (ZeRO-2 and 3)."""
@@ -122,7 +117,7 @@ class FlatBucket:
     def accumulate(self, reduced: Tensor) -> None:
         """Ends a ZeRO-2/3 reduction: adds the slice and frees the whole gradients."""
         self.grad += reduced
-        _free(self._whole_grad)
+        _free(self.whole_grad)
         self.ledger.add("buffers", -(self.bucket.shard + self.bucket.padded) * FP32)
 
     # -- step
@@ -140,13 +135,14 @@ class FlatBucket:
         if factor < 1.0:
             self.grad *= factor
         adam.step(self.shard, self.grad, self.m, self.v, t)
-        (self.grad if self.zero >= 2 else self._whole_grad).zero_()
+        (self.grad if self.zero >= 2 else self.whole_grad).zero_()
 
     def largest_difference(self, source: Source) -> float:
-        """Largest |Δ| between this rank's slice and the values of `source`."""
+        """Largest |Δ| between the parameters this rank would compute with next and the values of `source`."""
         expected = torch.zeros(self.bucket.padded, device=self.shard.device)
         self._copy_from(source, expected)
-        return float((expected[self.own] - self.shard).abs().max())
+        mine, wanted = (self.shard, expected[self.own]) if self.zero == 3 else (self.whole, expected)
+        return float((wanted - mine).abs().max())
 
 
 def _free(flat: Tensor) -> None:

@@ -6,32 +6,34 @@ from collections.abc import Iterator
 
 from engine.buckets import FP32, Bucket, lane_buckets
 from engine.compile import compile_job
+from engine.deliveries import Proofs, proofs
 from engine.formulas import activation_bytes, message_bytes, state_bytes
 from engine.job import Job
 from engine.mesh import mesh_of
-from engine.program import RECEIVES, Action, Kind
+from engine.program import RECEIVES, SENDS, Action, Kind, Program
 from engine.recording import CATEGORIES
 from engine.units import needs, stages
 
 Change = tuple[str, int]  # category, bytes
 
 
-def predicted_memory(job: Job) -> list[dict[str, int]]:
+def predicted_memory(job: Job, program: Program | None = None) -> list[dict[str, int]]:
     """Bytes on each rank: params, grads, optimizer, {activations,gathered,buffers,total}_peak."""
-    mesh, lanes = mesh_of(job), [_lane_peaks(job, z) for z in range(job.plan.pp)]
+    mesh = mesh_of(job)
+    lanes = [_lane_peaks(job, program or compile_job(job), z) for z in range(job.plan.pp)]
     return [{"rank": rank} | lanes[mesh.coordinate(rank).pp] for rank in range(mesh.size)]
 
 
 def total_bytes(job: Job) -> int:
     """All ranks' peaks together, what a machine that runs every rank must hold."""
     copies = job.plan.dp * job.plan.tp
-    return copies * sum(_lane_peaks(job, z)["total_peak"] for z in range(job.plan.pp))
+    return copies * sum(_lane_peaks(job, compile_job(job), z)["total_peak"] for z in range(job.plan.pp))
 
 
-def _lane_peaks(job: Job, z: int) -> dict[str, int]:
+def _lane_peaks(job: Job, program: Program, z: int) -> dict[str, int]:
     held = dict.fromkeys(CATEGORIES, 0) | state_bytes(job, z)
     peaks, total = dict(held), sum(held.values())
-    for category, nbytes in lane_changes(job, z):
+    for category, nbytes in lane_changes(job, program, z):
         held[category] += nbytes
         peaks[category] = max(peaks[category], held[category])
         total = max(total, sum(held.values()))
@@ -40,7 +42,7 @@ def _lane_peaks(job: Job, z: int) -> dict[str, int]:
     return state | transient | {"total_peak": total}
 
 
-def lane_changes(job: Job, z: int) -> Iterator[Change]:
+def lane_changes(job: Job, program: Program, z: int) -> Iterator[Change]:
     """What each action of a lane books, in order: the ledger's own rules (see `engine.memory`)."""
     buckets = {unit: b for b in lane_buckets(job, z) for unit in b.units}
     named = {b.name: b for b in buckets.values()}
@@ -56,10 +58,13 @@ def lane_changes(job: Job, z: int) -> Iterator[Change]:
             open_grads.discard(name)
             yield "buffers", -(named[name].padded + named[name].shard) * FP32
 
-    for a in compile_job(job).lanes[z]:
-        yield from _takes_message(a, first, last, arrived, message_bytes(job))
+    arrivals = proofs(program, z)
+    for a in program.lanes[z]:
+        yield from _takes_message(a, first, last, arrived, arrivals, message_bytes(job))
         if a.kind in RECEIVES:
             arrived.add((a.kind, a.stage, a.microbatch))
+            yield "buffers", message_bytes(job)
+        elif a.kind in SENDS:
             yield "buffers", message_bytes(job)
         elif a.kind is Kind.FORWARD:
             yield "activations", activation_bytes(job, a.unit)
@@ -88,13 +93,16 @@ def _takes_message(
     first: dict[int, str],
     last: dict[int, str],
     arrived: set[tuple[Kind, int | None, int | None]],
+    arrivals: Proofs,
     nbytes: int,
 ) -> Iterator[Change]:
-    """A stage's first forward and last-unit backward use up the message that was received for them."""
+    """A stage's first forward and last-unit backward use up the message received for them, which proves others sent."""
     end = {Kind.FORWARD: (Kind.RECV_ACT, first), Kind.BACKWARD: (Kind.RECV_GRAD, last)}.get(a.kind)
     if end and a.stage is not None and a.unit == end[1][a.stage] and (end[0], a.stage, a.microbatch) in arrived:
         arrived.discard((end[0], a.stage, a.microbatch))
         yield "buffers", -nbytes
+        if a.microbatch is not None:
+            yield "buffers", -nbytes * len(arrivals.get((end[0], a.stage, a.microbatch), ()))
 
 
 def _signed(a: Action, named: dict[str, Bucket]) -> int:

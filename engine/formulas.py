@@ -93,15 +93,15 @@ def message_bytes(job: Job) -> int:
     return n * job.model.hidden * FP32 // (job.plan.tp if job.scatters_sequence else 1)
 
 
-def predicted_communication(job: Job) -> dict[tuple[str, str], int]:
-    """Logical bytes per step of the rank at coordinate (0, 0, 0), by (axis, operation)."""
+def predicted_communication(job: Job, lane: int = 0) -> dict[tuple[str, str], int]:
+    """Logical bytes per step of each rank at pipeline coordinate `lane`, by (axis, operation)."""
     total: Counter[tuple[str, str]] = Counter()
     for part in (_tensor, _norms, _data, _tie, _messages, _scalars):
-        total.update(part(job))
+        total.update(part(job, lane))
     return {key: nbytes for key, nbytes in sorted(total.items()) if nbytes}
 
 
-def _tensor(job: Job) -> dict[tuple[str, str], int]:
+def _tensor(job: Job, lane: int) -> dict[tuple[str, str], int]:
     """Inside layers: 4 all-reduces of [s, b, h] a block and micro-batch; with sequence parallelism 6 all-gathers (two
     of them repeat the forward's for the weight gradient) and 4 reduce-scatters; 3 all-reduces of [s, b] for the loss.
     """
@@ -109,13 +109,16 @@ def _tensor(job: Job) -> dict[tuple[str, str], int]:
     if t == 1:
         return {}
     n = job.model.seq * job.microbatch_size
-    units = lane_units(job, 0)
-    blocks, head = sum(u.startswith("block") for u in units), int("head" in units)
+    units = lane_units(job, lane)
+    blocks, embedding = sum(u.startswith("block") for u in units), int("embedding" in units)
+    head = int("head" in units)
     size = n * job.model.hidden * FP32
     loss = 3 * head * logical_bytes("all_reduce", t, n * FP32)
     if not job.scatters_sequence:
-        return {("tp", "all_reduce"): m * ((4 * blocks + 1 + head) * logical_bytes("all_reduce", t, size) + loss)}
-    gathers, scatters = 6 * blocks + 1 + 2 * head, 4 * blocks + 1 + head
+        return {
+            ("tp", "all_reduce"): m * ((4 * blocks + embedding + head) * logical_bytes("all_reduce", t, size) + loss)
+        }
+    gathers, scatters = 6 * blocks + embedding + 2 * head, 4 * blocks + embedding + head
     return {
         ("tp", "all_gather"): m * gathers * logical_bytes("all_gather", t, size),
         ("tp", "reduce_scatter"): m * scatters * logical_bytes("reduce_scatter", t, size),
@@ -123,25 +126,25 @@ def _tensor(job: Job) -> dict[tuple[str, str], int]:
     }
 
 
-def _norms(job: Job) -> dict[tuple[str, str], int]:
+def _norms(job: Job, lane: int) -> dict[tuple[str, str], int]:
     """Sequence parallelism sums the gradients of the parameters every tensor rank holds whole."""
     if not job.scatters_sequence:
         return {}
     t, times = job.plan.tp, _reductions_per_step(job)
-    sizes = [sum(replicated_size(job.model, t, unit) for unit in bucket.units) for bucket in lane_buckets(job, 0)]
+    sizes = [sum(replicated_size(job.model, t, unit) for unit in bucket.units) for bucket in lane_buckets(job, lane)]
     return {("tp", "all_reduce"): times * sum(logical_bytes("all_reduce", t, size * FP32) for size in sizes)}
 
 
-def _data(job: Job) -> dict[tuple[str, str], int]:
+def _data(job: Job, lane: int) -> dict[tuple[str, str], int]:
     """Gradients and parameters over the data axis: 2(N−1)/N·Ψ for ZeRO-0 and 1; ZeRO-2 and 3 repeat per micro-batch."""
     n, zero = job.plan.dp, job.effective_zero
     if n == 1:
         return {}
-    buckets = lane_buckets(job, 0)
+    buckets = lane_buckets(job, lane)
     if zero == 0:
         return {("dp", "all_reduce"): sum(logical_bytes("all_reduce", n, b.padded * FP32) for b in buckets)}
     part = {b.name: logical_bytes("all_gather", n, b.padded * FP32) for b in buckets}
-    gathers = {name: _gathers_per_step(job, name) if zero == 3 else 1 for name in part}
+    gathers = {name: _gathers_per_step(job, lane, name) if zero == 3 else 1 for name in part}
     return {
         ("dp", "reduce_scatter"): sum(part.values()) * _reductions_per_step(job),
         ("dp", "all_gather"): sum(part[name] * gathers[name] for name in part),
@@ -152,34 +155,34 @@ def _reductions_per_step(job: Job) -> int:
     return job.plan.microbatches if job.effective_zero >= 2 else 1
 
 
-def _gathers_per_step(job: Job, bucket: str) -> int:
+def _gathers_per_step(job: Job, lane: int, bucket: str) -> int:
     """ZeRO-3: once before each forward and each backward that uses it, or once a step if kept."""
     if job.plan.keep_gathered:
         return 1
-    users = [u for u in lane_units(job, 0) if u != TOKENS and bucket in needs(job.model, u)]
+    users = [u for u in lane_units(job, lane) if u != TOKENS and bucket in needs(job.model, u)]
     return 2 * len(users) * job.plan.microbatches
 
 
-def _tie(job: Job) -> dict[tuple[str, str], int]:
-    if not shares_tokens(job):
+def _tie(job: Job, lane: int) -> dict[tuple[str, str], int]:
+    if not shares_tokens(job) or lane not in (0, job.plan.pp - 1):
         return {}
     size = unit_size(job.model, job.plan.tp, TOKENS)
     shards = job.plan.dp if job.effective_zero else 1
     return {("tie", "all_reduce"): logical_bytes("all_reduce", 2, -(-size // shards) * FP32)}
 
 
-def _messages(job: Job) -> dict[tuple[str, str], int]:
-    """b·s·h per boundary, micro-batch and direction, for the stages of pipeline rank 0."""
+def _messages(job: Job, lane: int) -> dict[tuple[str, str], int]:
+    """b·s·h per boundary, micro-batch and direction."""
     p, m = job.plan.pp, job.plan.microbatches
     if p == 1:
         return {}
-    mine, last = range(0, p * job.plan.chunks, p), len(stages(job)) - 1
+    mine, last = range(lane, p * job.plan.chunks, p), len(stages(job)) - 1
     onward, inward = sum(s < last for s in mine), sum(s > 0 for s in mine)
     times = {"send_act": onward, "recv_grad": onward, "recv_act": inward, "send_grad": inward}
     return {("pp", op): count * m * message_bytes(job) for op, count in times.items()}
 
 
-def _scalars(job: Job) -> dict[tuple[str, str], int]:
+def _scalars(job: Job, lane: int) -> dict[tuple[str, str], int]:
     """Loss and squared gradient norm, two doubles, summed over one axis after the other."""
     degrees = [d for d in (job.plan.tp, job.plan.pp, job.plan.dp) if d > 1]
     return {("world", "all_reduce"): sum(logical_bytes("all_reduce", d, 16) for d in degrees)}

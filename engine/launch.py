@@ -41,11 +41,14 @@ _TARGET = re.compile(r"[\w.]+:\w+")
 @dataclass(frozen=True)
 class Member:
     """One process to run. `target` is "package.module:function", called with a `MemberContext`; `payload` is
-    pickled. `name` is how messages call it: "rank 3 (data 1, tensor 1, pipeline 0)"."""
+    pickled. `name` is how messages call it: "rank 3 (data 1, tensor 1, pipeline 0)".
+
+    The members of a `group` work together: each group must make progress of its own, or it hangs."""
 
     name: str
     target: str
     payload: dict[str, Any]
+    group: str = "ranks"
 
 
 class RunFailed(RuntimeError):
@@ -83,7 +86,8 @@ def launch(
         request = Request(
             names=tuple(member.name for member in members),
             targets=tuple(member.target for member in members),
-            payloads=tuple(pickle.dumps(member.payload) for member in members),
+            groups=tuple(member.group for member in members),
+            payloads=pickle.dumps([member.payload for member in members]),
             folder=folder,
             log_path=str(log_path.resolve()),
             run_json=None if run_json is None else str(run_json.resolve()),

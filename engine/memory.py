@@ -1,9 +1,9 @@
 """The memory ledger of a rank: every byte of state, activations and buffers belongs to exactly one category.
 
 Counted: params, grads, optimizer (state that lives between steps), activations (what autograd saved for backward),
-gathered (full parameters that ZeRO-3 holds for a moment), buffers (received messages not yet used, and the full
-gradients and reduction results of ZeRO-2/3). Not counted: scratch space inside an operator, and a message on its way,
-which counts at its receiver.
+gathered (full parameters that ZeRO-3 holds for a moment), buffers (messages received and not yet used, messages sent
+and not yet known to have arrived, and the full gradients and reduction results of ZeRO-2/3). Not counted: scratch
+space inside an operator.
 """
 
 from __future__ import annotations

@@ -39,6 +39,9 @@ class Kind(StrEnum):
 COMPUTE = frozenset({Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT, Kind.RECOMPUTE, Kind.STEP})
 SENDS = {Kind.SEND_ACT: Kind.RECV_ACT, Kind.SEND_GRAD: Kind.RECV_GRAD}
 RECEIVES = {recv: send for send, recv in SENDS.items()}
+EXECUTABLE = frozenset(
+    {Kind.FORWARD, Kind.BACKWARD, Kind.GATHER, Kind.RELEASE, Kind.REDUCE, Kind.WAIT, Kind.STEP, *SENDS, *RECEIVES}
+)  # what `engine.runtime` has a method for
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,10 @@ class Action:
         kind, *words = line.split()
         values: dict[str, object] = {}
         for word in words:
-            values |= _field(word, line)
+            found = _field(word, line)
+            if values.keys() & found.keys():
+                raise ValueError(f"{word!r} in {line!r} is one too many: an action has one of each.")
+            values |= found
         try:
             return cls(Kind(kind), **values)  # type: ignore[arg-type]  # _field gives each name its own type
         except ValueError:
@@ -123,6 +129,8 @@ class Program:
         for number, raw in enumerate(text.splitlines(), 1):
             line = raw.split("#")[0].strip()
             if re.fullmatch(r"pipeline \d+:", line):
+                if line != f"pipeline {len(lanes)}:":
+                    raise ValueError(f"line {number}: expected 'pipeline {len(lanes)}:' here, found {line!r}.")
                 lanes.append([])
             elif line and not lanes:
                 raise ValueError(f"line {number}: expected 'pipeline 0:' before the first action, found {line!r}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -49,8 +49,9 @@ class Row:
 class Recorder:
     """The rows of one rank. Costs of a computation are counted the first time and remembered by key."""
 
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
+    def __init__(self, rank: int, synchronize: Callable[[], None] = lambda: None) -> None:
+        """synchronize: waits for the device, so that on a GPU a computation's time is not that of its launch."""
+        self.rank, self.synchronize = rank, synchronize
         self.rows: list[Row] = []
         self._open: Row | None = None
         self._costs: dict[tuple[str, ...], Cost] = {}
@@ -98,6 +99,7 @@ class Recorder:
                 row.cost = known
                 yield row
         finally:
+            self.synchronize()
             row.cpu_ns = time.thread_time_ns() - cpu
             row.end_ns = time.perf_counter_ns()
             self._open, self._counter = None, None

@@ -8,19 +8,25 @@ source included.
 from __future__ import annotations
 
 import hashlib
+import os
+import time
+import zipfile
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
+from engine.data import corpus
 from engine.job import Job
 
 KEEP_BYTES = 2**30
+KEEP_SECONDS = 3600
 
 
 def reference_path(job: Job, root: Path) -> Path:
     """Where the weights, losses and gradient norms of `job` on one process are, or will be."""
-    text = (Path(job.training.text).read_bytes() if job.training.text else b"").ljust(1)
-    parts = (job.one_process().to_toml().encode(), text, _source(), version("torch").encode())
+    text = corpus(job.training.text).tobytes()
+    versions = f"torch {version('torch')}, numpy {version('numpy')}".encode()
+    parts = (job.one_process().to_toml().encode(), text, _source(), versions)
     return root / f"{hashlib.sha256(b'/'.join(parts)).hexdigest()[:20]}.pt"
 
 
@@ -31,11 +37,26 @@ def _source() -> bytes:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).digest()
 
 
+def usable(path: Path) -> bool:
+    """Whether a kept reference is there and whole. Marks it as used; removes a damaged one, to be made anew."""
+    if not path.exists():
+        return False
+    if zipfile.is_zipfile(path):  # what torch.save writes
+        os.utime(path)
+        return True
+    path.unlink(missing_ok=True)
+    return False
+
+
 def prune(root: Path, keep_bytes: int = KEEP_BYTES) -> None:
-    """Removes the oldest kept references until they fit into `keep_bytes`; the newest always stays."""
-    files = sorted(root.glob("*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)
+    """Removes the references used longest ago until the others fit into `keep_bytes`, and drafts nobody finished.
+
+    What was used within the hour stays: another session may be about to read it.
+    """
+    old = time.time() - KEEP_SECONDS
+    files = sorted(((path.stat(), path) for path in root.glob("*")), key=lambda f: f[0].st_mtime, reverse=True)
     total = 0
-    for path in files:
-        total += path.stat().st_size
-        if total > keep_bytes and path != files[0]:
+    for found, path in files:
+        total += found.st_size
+        if found.st_mtime < old and (total > keep_bytes or path.suffix == ".part"):
             path.unlink(missing_ok=True)

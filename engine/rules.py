@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.job import Job, JobRefused
+from engine.job import Job, JobRefused, Plan
 
 BYTE_VALUES = 256
 MAX_LOCAL_RANKS = 128
@@ -44,7 +45,24 @@ def notes(job: Job) -> list[str]:
         said.append(f"keep_gathered has no effect with zero={plan.zero}: it is a ZeRO-3 setting.")
     if plan.schedule == "naive" and plan.pp == 1:
         said.append("schedule=naive has no effect with pp=1: there is no pipeline.")
+    if plan.prefetch != Plan.prefetch and (why := _no_prefetch(job)):
+        said.append(f"prefetch={plan.prefetch} has no effect {why}.")
+    if plan.bucket_kb != Plan.bucket_kb and (plan.dp == 1 or plan.zero >= 2):
+        why = "dp=1: no gradients are reduced" if plan.dp == 1 else f"zero={plan.zero}: it reduces unit by unit"
+        said.append(f"bucket_kb={plan.bucket_kb} has no effect with {why}.")
+    if not plan.overlap and job.world_size == 1:
+        said.append("overlap=false has no effect with one rank: nothing is communicated.")
     return said
+
+
+def _no_prefetch(job: Job) -> str:
+    """Why gathering ahead changes nothing, "" if it does."""
+    plan = job.plan
+    if job.effective_zero < 3:
+        return f"with {f'zero={plan.zero}' if plan.zero < 3 else 'dp=1'}: only ZeRO-3 gathers parameters"
+    if not plan.overlap:
+        return "with overlap off: each gather is waited for where it is issued"
+    return "with keep_gathered: parameters are gathered once a step" if plan.keep_gathered else ""
 
 
 def _complaints(job: Job) -> Iterator[str]:
@@ -133,6 +151,8 @@ def _data_rules(job: Job) -> Iterator[str]:
     if text is not None:
         if not Path(text).is_file():
             yield f"text={text!r} is not a file that exists: name a readable text file."
+        elif not os.access(text, os.R_OK):
+            yield f"text={text!r} is a file you may not read: name a readable text file."
         elif Path(text).stat().st_size < job.model.seq + 2:
             yield f"text={text!r} is shorter than seq={job.model.seq}: use a longer file or a smaller seq."
 

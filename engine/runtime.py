@@ -11,15 +11,17 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from engine.buckets import lane_buckets
 from engine.comm import Comm, Handle, stamp_end
+from engine.deliveries import Key, proofs
 from engine.flat import FlatBucket
+from engine.formulas import message_bytes
 from engine.initial import Source
 from engine.job import Job
 from engine.memory import Ledger, watching_saved
-from engine.mesh import Mesh
+from engine.mesh import mesh_of
 from engine.models.gpt import GPT
 from engine.optimizer import Adam, clip_factor
 from engine.parallel.tensor import TensorAxis
-from engine.program import Action, Kind
+from engine.program import Action, Kind, Program
 from engine.recorder import Recorder
 from engine.units import TOKENS, needs, shares_tokens, stages
 
@@ -50,7 +52,7 @@ class _Step:
     gradients: dict[tuple[int, int], Tensor] = field(default_factory=dict)
     kept: dict[tuple[str, int], Kept] = field(default_factory=dict)
     arriving: dict[tuple[Kind, int, int], tuple[Handle, Tensor]] = field(default_factory=dict)
-    sends: list[Handle] = field(default_factory=list)
+    sends: dict[Key, Handle] = field(default_factory=dict)
     flying: dict[tuple[Kind, str, str], Handle] = field(default_factory=dict)
     loss: float = 0.0
     result: StepResult | None = None
@@ -59,17 +61,27 @@ class _Step:
 class Runtime:
     """One rank: its buckets, its layers, and a method for each kind of action."""
 
-    def __init__(self, job: Job, mesh: Mesh, rank: int, comm: Comm, device: torch.device, ledger: Ledger) -> None:
-        self.job, self.mesh, self.rank, self.comm, self.device = job, mesh, rank, comm, device
+    def __init__(
+        self, job: Job, program: Program, rank: int, comm: Comm, device: torch.device, ledger: Ledger, source: Source
+    ) -> None:
+        """source: where the parameters' initial values come from."""
+        self.job, self.rank, self.comm, self.device, self.ledger = job, rank, comm, device, ledger
         self.recorder: Recorder = comm.recorder
-        self.ledger, self.at = ledger, mesh.coordinate(rank)
+        self.mesh = mesh_of(job)
+        self.at = self.mesh.coordinate(rank)
+        self.lane, self.proofs = program.lanes[self.at.pp], proofs(program, self.at.pp)
         self.adam = Adam(job.training.lr)
         tokens = job.training.batch * job.model.seq
-        self.model = GPT(job.model, TensorAxis(comm, job.scatters_sequence), 1.0 / tokens)
-        self.buckets = {b.name: FlatBucket(job, b, self.at, device, ledger) for b in lane_buckets(job, self.at.pp)}
+        self.model = GPT(job.model, TensorAxis(comm, job.scatters_sequence), 1.0 / tokens, device)
+        self.buckets = {
+            b.name: FlatBucket(job, b, self.at, device, ledger, source) for b in lane_buckets(job, self.at.pp)
+        }
         self.home = {unit: b for b in self.buckets.values() for unit in b.bucket.units}
         self.stage_units = stages(job)
         self.params = {unit: self._params(unit) for s in self.stage_units for unit in s if unit in self.home}
+        s = job.model.seq // (job.plan.tp if job.scatters_sequence else 1)
+        self._message_shape = (s, job.microbatch_size, job.model.hidden)
+        self._message_bytes = message_bytes(job)
         self.saved_bytes: dict[str, int] = {}
         self._do: dict[Kind, Callable[[Action, _Step], None]] = {
             Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward, Kind.GATHER: self._gather,
@@ -82,21 +94,16 @@ class Runtime:
         owners = needs(self.job.model, unit)
         return {name: p for o in owners for name, p in self.home[o].params.items() if name.startswith(o + ".")}
 
-    def initialize(self, source: Source) -> None:
-        for bucket in self.buckets.values():
-            bucket.fill(source)
-
-    def run_step(
-        self, lane: tuple[Action, ...], tokens: list[Tensor], number: int, entering: Callable[[Action], None]
-    ) -> StepResult:
+    def run_step(self, tokens: list[Tensor], number: int, entering: Callable[[Action], None]) -> StepResult:
         """Executes one step; `number` counts from 0. `entering` is told of each action before it starts."""
         state = _Step(tokens)
         self.number = number
-        for action in lane:
+        for action in self.lane:
             entering(action)
             self._do[action.kind](action, state)
-        for handle in (*state.flying.values(), *state.sends):
+        for handle in (*state.flying.values(), *state.sends.values()):
             self.comm.wait(handle)
+        self.ledger.add("buffers", -len(state.sends) * self._message_bytes)
         assert state.result is not None
         return state.result
 
@@ -171,8 +178,7 @@ class Runtime:
     def _recv(self, a: Action, state: _Step) -> None:
         stage, k = _place(a)
         assert a.peer is not None
-        s = self.job.model.seq // (self.job.plan.tp if self.job.scatters_sequence else 1)
-        buffer = torch.empty(s, self.job.microbatch_size, self.job.model.hidden, device=self.device)
+        buffer = torch.empty(self._message_shape, device=self.device)
         self.ledger.add("buffers", buffer.nbytes)
         sender = stage - 1 if a.kind is Kind.RECV_ACT else stage + 1
         handle = self.comm.recv(buffer, self._peer(a), self._tag(a.kind, sender, k), _stream(a.kind), a)
@@ -182,13 +188,18 @@ class Runtime:
         handle, buffer = state.arriving.pop((kind, stage, k))
         self.comm.wait(handle)
         self.ledger.add("buffers", -buffer.nbytes)
+        for sent in self.proofs.get((kind, stage, k), ()):
+            self.comm.forget(state.sends.pop(sent))
+            self.ledger.add("buffers", -buffer.nbytes)
         return buffer
 
     def _send(self, a: Action, state: _Step) -> None:
         stage, k = _place(a)
         flow = state.activations if a.kind is Kind.SEND_ACT else state.gradients
         tensor = flow.pop((stage, k)).contiguous()
-        state.sends.append(self.comm.send(tensor, self._peer(a), self._tag(a.kind, stage, k), _stream(a.kind), a))
+        self.ledger.add("buffers", tensor.nbytes)
+        tag = self._tag(a.kind, stage, k)
+        state.sends[a.kind, stage, k] = self.comm.send(tensor, self._peer(a), tag, _stream(a.kind), a)
 
     def _peer(self, a: Action) -> int:
         assert a.peer is not None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 
 from engine.job import Job
 from engine.launch import Member
 from engine.mesh import mesh_of
 from engine.program import Program
+from engine.reference import usable
 
 
 @dataclass(frozen=True)
@@ -23,26 +26,28 @@ class Backend:
 
 
 @lru_cache(maxsize=1)
-def visible_gpus() -> int:
-    """GPUs this machine offers, asked of the driver's own tool so that no CUDA context is made here."""
+def usable_gpus() -> int:
+    """GPUs that this torch can use here, without making a CUDA context or importing torch."""
+    if version("torch").endswith("+cpu"):
+        return 0
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
         listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=5, check=True)
     except (OSError, subprocess.SubprocessError):
         return 0
-    return sum(line.startswith("GPU ") for line in listing.stdout.splitlines())
+    present = sum(line.startswith("GPU ") for line in listing.stdout.splitlines())
+    return present if allowed is None else min(present, len([name for name in allowed.split(",") if name.strip()]))
 
 
 def choose_backend(world_size: int, gpus: int) -> Backend:
     """NCCL when every rank has a GPU of its own, else gloo on the CPU."""
     if gpus >= world_size:
-        return Backend("nccl", "cuda", f"each of the {world_size} ranks has a GPU of its own")
+        reason = f"each of the {world_size} ranks has a GPU of its own"
+        return Backend("nccl", "cuda", reason)
     if gpus:
-        return Backend(
-            "gloo",
-            "cpu",
-            f"{world_size} ranks cannot share {gpus} GPUs under NCCL, so all compute on the CPU",
-        )
-    return Backend("gloo", "cpu", "this machine has no GPU")
+        reason = f"{world_size} ranks cannot share {gpus} GPUs under NCCL, so all compute on the CPU"
+        return Backend("gloo", "cpu", reason)
+    return Backend("gloo", "cpu", "there is no GPU here that this torch can use")
 
 
 def members(
@@ -69,6 +74,6 @@ def members(
         )
         for rank in range(mesh.size)
     ]  # fmt: skip
-    if reference is None or reference.exists():
+    if reference is None or usable(reference):
         return ranks
-    return [*ranks, Member("reference", "engine.worker:run_reference", common | {"device": "cpu"})]
+    return [*ranks, Member("reference", "engine.worker:run_reference", common | {"device": "cpu"}, group="reference")]

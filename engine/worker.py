@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,6 @@ from engine.groups import connect
 from engine.initial import seeded
 from engine.job import Job
 from engine.memory import Ledger
-from engine.mesh import mesh_of
 from engine.processes.member import MemberContext
 from engine.program import Action, Program
 from engine.recorder import Recorder
@@ -36,16 +36,17 @@ def run_rank(ctx: MemberContext) -> None:
     run_dir = Path(payload["run_dir"])
     ctx.status.action(b"connecting to the other ranks")
     ctx.status.waiting()
-    runtime = _build(job, rank, payload, FileStore(ctx.rendezvous, job.world_size))
+    program: Program = payload["program"] or compile_job(job)
+    runtime = _build(job, program, rank, payload, FileStore(ctx.rendezvous, job.world_size))
     runtime.comm.on_wait, runtime.comm.on_resume = ctx.status.waiting, ctx.status.computing
     ctx.emit({"event": "ready", "rank": rank, "at_ns": time.perf_counter_ns()})
-    program = payload["program"] or compile_job(job)
-    texts = {action: str(action).encode() for lane in program.lanes for action in lane}
+    texts = {action: str(action).encode() for action in runtime.lane}
 
     def entering(action: Action) -> None:
         ctx.status.action(texts[action])
 
-    for step, start, end, result in _train(runtime, program, entering):
+    for step, start, end, result in _train(runtime, entering):
+        ctx.status.writing()
         append_live(live_path(run_dir, rank), runtime.recorder.flush(step), runtime.ledger.flush(step))
         ctx.emit({"event": "step", "rank": rank, "step": step, "loss": result.loss, "grad_norm": result.grad_norm,
                   "start_ns": start, "end_ns": end})  # fmt: skip
@@ -53,8 +54,9 @@ def run_rank(ctx: MemberContext) -> None:
     difference: dict[str, float] = {}
     if payload["reference"]:
         ctx.status.action(b"waiting for the one-process reference")
-        ctx.status.waiting()
+        ctx.status.awaiting()
         reference = _await_reference(Path(payload["reference"]))
+        ctx.status.action(b"comparing with the one-process reference")
         difference = _compare(runtime, reference["weights"])
         if rank == 0:
             ctx.emit({"event": "reference", "losses": reference["losses"], "grad_norms": reference["grad_norms"]})
@@ -64,9 +66,9 @@ def run_rank(ctx: MemberContext) -> None:
 def run_reference(ctx: MemberContext) -> None:
     """Entry of the process that trains the same job alone and leaves what it found for the ranks to compare with."""
     job, path = ctx.payload["job"].one_process(), Path(ctx.payload["reference"])
-    runtime = _build(job, 0, ctx.payload | {"backend": "gloo"}, None)
+    runtime = _build(job, compile_job(job), 0, ctx.payload | {"backend": "gloo"}, None)
     found: dict[str, Any] = {"losses": [], "grad_norms": []}
-    for step, _, _, result in _train(runtime, compile_job(job), lambda a: ctx.status.action(b"one-process reference")):
+    for step, _, _, result in _train(runtime, lambda a: ctx.status.action(b"one-process reference")):
         runtime.recorder.flush(step)
         runtime.ledger.flush(step)
         found["losses"].append(result.loss)
@@ -78,28 +80,25 @@ def run_reference(ctx: MemberContext) -> None:
     unfinished.rename(path)
 
 
-def _build(job: Job, rank: int, payload: dict[str, Any], store: Store | None) -> Runtime:
+def _build(job: Job, program: Program, rank: int, payload: dict[str, Any], store: Store | None) -> Runtime:
     torch.set_num_threads(1)
     device = torch.device(payload["device"])
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    recorder, ledger = Recorder(rank), Ledger(rank)
+    synchronize = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
+    recorder, ledger = Recorder(rank, synchronize), Ledger(rank)
     comm = Comm(rank, payload["backend"], connect(job, rank, payload["backend"], store), recorder)
-    runtime = Runtime(job, mesh_of(job), rank, comm, device, ledger)
-    runtime.initialize(seeded(job.training.seed))
-    return runtime
+    return Runtime(job, program, rank, comm, device, ledger, seeded(job.training.seed))
 
 
-def _train(
-    runtime: Runtime, program: Program, entering: Callable[[Action], None]
-) -> Iterator[tuple[int, int, int, StepResult]]:
+def _train(runtime: Runtime, entering: Callable[[Action], None]) -> Iterator[tuple[int, int, int, StepResult]]:
     """Yields (step, start ns, end ns, result) of each step."""
-    job, lane = runtime.job, program.lanes[runtime.at.pp]
+    job = runtime.job
     for step in range(job.training.steps):
         data = torch.from_numpy(microbatches(job, step, runtime.at.dp))
         tokens = [micro.clone().to(runtime.device) for micro in data]
         start = time.perf_counter_ns()
-        result = runtime.run_step(lane, tokens, step, entering)
+        result = runtime.run_step(tokens, step, entering)
         yield step, start, time.perf_counter_ns(), result
 
 
@@ -121,6 +120,7 @@ def _compare(runtime: Runtime, weights: dict[str, Tensor]) -> dict[str, float]:
     The scale is the whole model's: a bias that starts at zero has none of its own, and Adam turns rounding in a
     gradient that is nearly zero into a visible part of its first step.
     """
-    worst = max(bucket.largest_difference(lambda param: weights[param.name]) for bucket in runtime.buckets.values())
+    found = [bucket.largest_difference(lambda param: weights[param.name]) for bucket in runtime.buckets.values()]
+    worst = max(found, key=lambda d: (math.isnan(d), d))  # plain max would lose a NaN
     largest = max(float(w.abs().max()) for w in weights.values())
     return {"param_max_abs_diff": worst, "param_max_rel_diff": worst / largest}

@@ -8,7 +8,6 @@ parallelism, activations between blocks hold s/t tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -25,9 +24,11 @@ Params = Mapping[str, Tensor]
 class GPT:
     """The forward of each unit of a GPT on one rank."""
 
-    def __init__(self, model: Model, axis: TensorAxis, loss_scale: float) -> None:
+    def __init__(self, model: Model, axis: TensorAxis, loss_scale: float, device: torch.device) -> None:
         """loss_scale: 1 ÷ tokens in the global batch, so that losses and gradients of all ranks simply add up."""
         self.model, self.axis, self.loss_scale = model, axis, loss_scale
+        # [s, s]: 0 where a token may look, −∞ where it may not
+        self.causal_mask = torch.full((model.seq, model.seq), -torch.inf, device=device).triu(1)
 
     def forward(self, unit: str, params: Params, x: Tensor | None, tokens: Tensor) -> Tensor:
         """Runs one unit.
@@ -62,7 +63,7 @@ class GPT:
         s, b, _ = qkv.shape
         d = self.model.hidden // self.model.heads
         q, k, v = qkv.view(s, b, 3, -1, d).permute(2, 1, 3, 0, 4).flatten(1, 2)  # each [b·a/t, s, d]
-        scores = torch.baddbmm(_causal_mask(s, qkv.device), q, k.transpose(1, 2), alpha=d**-0.5)
+        scores = torch.baddbmm(self.causal_mask, q, k.transpose(1, 2), alpha=d**-0.5)
         context = torch.bmm(scores.softmax(-1), v)  # [b·a/t, s, d]
         merged = context.view(b, -1, s, d).permute(2, 0, 1, 3).reshape(s, b, -1)
         return self.axis.row_linear(merged, params["out.weight"], params["out.bias"])
@@ -76,8 +77,3 @@ class GPT:
 def _norm(x: Tensor, params: Params, name: str) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], params[f"{name}.weight"], params[f"{name}.bias"])
 
-
-@lru_cache(maxsize=8)
-def _causal_mask(s: int, device: torch.device) -> Tensor:
-    """[s, s]: 0 where a token may look, −∞ where it may not."""
-    return torch.full((s, s), -torch.inf, device=device).triu(1)

@@ -57,6 +57,8 @@ def bound_in_flight(lane: Sequence[Action], most: int) -> list[Action]:
     for action in lane:
         out.append(action)
         if action.kind is Kind.REDUCE and action.axis == "dp":
+            if action.unit in flying:  # its own backward has already waited for the one before
+                flying.remove(action.unit)
             flying.append(action.unit)
             if len(flying) > most:
                 out.append(Action(Kind.WAIT, flying.pop(0), axis="dp"))

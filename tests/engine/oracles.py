@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.utils import clip_grad_norm_
 
 from engine.job import Job
@@ -69,15 +69,20 @@ def fsdp2(ctx: MemberContext) -> None:
     _data_parallel(ctx, job, module)
 
 
-def dtensor(ctx: MemberContext) -> None:
+def shard_columns_and_rows(module: TorchGPT, mesh: DeviceMesh) -> None:
+    """Megatron's split of every block, by torch's DTensor."""
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-    job = _start(ctx)
-    module, mesh = TorchGPT(job), init_device_mesh("cpu", (ctx.size,))
     columns: dict[str, Any] = {name: ColwiseParallel() for name in ("q", "k", "v", "up")}
     rows: dict[str, Any] = {name: RowwiseParallel() for name in ("out", "down")}
     for block in module.blocks.values():
         parallelize_module(block, mesh, columns | rows)
+
+
+def dtensor(ctx: MemberContext) -> None:
+    job = _start(ctx)
+    module = TorchGPT(job)
+    shard_columns_and_rows(module, init_device_mesh("cpu", (ctx.size,)))
     optimizer, losses = adam(module, job), []
     for step in range(job.training.steps):
         inputs, targets = batch_of(job, step)

@@ -10,9 +10,7 @@ from engine.mesh import Mesh
 def test_default_order_puts_tensor_groups_on_neighbours_then_data_then_pipeline() -> None:
     # Megatron-LM parallel_state docstring: 16 GPUs, tensor 2, pipeline 4 (hence data 2)
     mesh = Mesh(dp=2, tp=2, pp=4)
-    assert mesh.groups("tp")[:2] == [[0, 1], [4, 5]] or sorted(mesh.groups("tp")) == [
-        [i, i + 1] for i in range(0, 16, 2)
-    ]
+    assert sorted(mesh.groups("tp")) == [[i, i + 1] for i in range(0, 16, 2)]
     assert sorted(mesh.groups("pp")) == [[i, i + 4, i + 8, i + 12] for i in range(4)]
     assert sorted(mesh.groups("dp")) == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15]]
 

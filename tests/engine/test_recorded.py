@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from engine.comm import Comm, Group
+from engine.costs import counting
 from engine.footprint import predicted_memory
 from engine.formulas import (
     activation_bytes,
@@ -18,8 +20,13 @@ from engine.formulas import (
     state_bytes,
 )
 from engine.job import Job
+from engine.mesh import mesh_of
+from engine.models.gpt import GPT
+from engine.models.params import unit_params
+from engine.parallel.tensor import TensorAxis
+from engine.recorder import Recorder
 from engine.recording import CATEGORIES
-from engine.units import lane_units
+from engine.units import compute_units, lane_units
 from tests.engine.running import Trained, train
 from tests.engine.torch_gpt import TorchGPT, batch_of, loss_of
 
@@ -29,6 +36,7 @@ VARIED: list[dict[str, Any]] = [
     {"tp": 2},
     {"tp": 4, "sequence_parallel": True, "tied": True, "vocab": 301},
     {"pp": 2, "schedule": "gpipe"},
+    {"pp": 3, "tp": 2, "schedule": "interleaved", "chunks": 2, "layers": 7, "microbatches": 3, "batch": 12},
     {"pp": 2, "schedule": "interleaved", "chunks": 2, "tied": True},
     *({"dp": 2, "tp": 2, "pp": 2, "zero": z, "sequence_parallel": True, "tied": True} for z in range(4)),
     *({"dp": 3, "batch": 12, "zero": z, "tied": True, "vocab": 301, "prefetch": 2} for z in range(4)),
@@ -55,7 +63,9 @@ def counted(run: Trained, rank: int = 0, step: int = 1) -> Counter[tuple[str, st
 
 
 def test_logical_bytes_equal_the_closed_form_for_every_axis_and_operation(run: Trained) -> None:
-    assert dict(counted(run)) == predicted_communication(run.job)
+    for lane in range(run.job.plan.pp):
+        rank = mesh_of(run.job).rank(0, 0, lane)
+        assert dict(counted(run, rank)) == predicted_communication(run.job, lane)
 
 
 def test_the_ledgers_peaks_equal_the_prediction_on_every_rank(run: Trained) -> None:
@@ -124,6 +134,35 @@ def test_flops_equal_torchs_flop_counter() -> None:
         loss_of(module(inputs), targets).backward()
     recorded = sum(r["flops"] for r in run.ops.to_pylist() if r["step"] == 1)
     assert recorded == counter.get_total_flops()
+
+
+def test_the_flops_of_all_ranks_add_up_to_one_processes_whatever_the_split() -> None:
+    def total(**plan: Any) -> int:
+        run = train(parity=False, **TINY, **plan)
+        return sum(r["flops"] for r in run.ops.to_pylist() if r["step"] == 1)
+
+    alone = total()
+    assert total(tp=2) == total(pp=2) == total(dp=2, zero=3) == total(tp=2, sequence_parallel=True) == alone
+
+
+def test_every_unit_runs_on_meta_tensors_with_the_same_shapes_and_flops() -> None:
+    job = Job.from_options(**TINY)
+    costs = {}
+    for device in ("cpu", "meta"):
+        comm = Comm(0, "gloo", {axis: Group(axis, (0,), None) for axis in ("dp", "tp", "pp")}, Recorder(0))
+        model = GPT(job.model, TensorAxis(comm, False), 1.0, torch.device(device))
+        tokens = torch.zeros(4, job.model.seq + 1, dtype=torch.int64, device=device)
+        x, found = None, []
+        for unit in compute_units(job.model):
+            params = {p.name: torch.ones(p.shape, device=device) for p in unit_params(job.model, 1, unit)}
+            with counting() as cost:
+                x = model.forward(unit, params, x, tokens)
+            found.append((unit, tuple(x.shape), cost.flops, cost.touched_bytes))
+        costs[device] = found
+    assert costs["meta"] == costs["cpu"]
+    n, h, v = 4 * 16, 32, 256
+    flops = {unit: found for unit, _, found, _ in costs["cpu"]}
+    assert flops["block0"] == 24 * n * h * h + 4 * n * 16 * h and flops["head"] == 2 * n * h * v
 
 
 @pytest.mark.parametrize(("schedule", "p"), [("gpipe", 4), ("1f1b", 4), ("naive", 2)])

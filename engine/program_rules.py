@@ -1,0 +1,342 @@
+"""The rules a program must obey to train its job. Each is a generator of complaints; a later rule relies on the earlier.
+
+Different from the compiled program is not wrong: any order of the schedule, gathers hoisted or late, reductions
+delayed, receives posted early and extra waits all pass, as long as every value that is used is the right one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import pairwise
+
+from engine.buckets import Bucket, lane_buckets
+from engine.compile import compile_job
+from engine.dryrun import DryRun, dry_run
+from engine.job import Job
+from engine.program import EXECUTABLE, RECEIVES, SENDS, Action, Kind, Program
+from engine.units import compute_units, needs, stages
+
+Place = tuple[int, int]  # lane, position
+Complaint = tuple[int, int, str]  # lane, position, what is wrong
+_AXES = ("tp", "dp", "tie")  # in the order in which a gradient is summed over them
+_PASSES = (Kind.FORWARD, Kind.BACKWARD)
+
+
+class Case:
+    """A program, its job, and what the rules look up in them."""
+
+    def __init__(self, program: Program, job: Job) -> None:
+        self.program, self.job, self.pp, self.zero = program, job, job.plan.pp, job.effective_zero
+        self.stages, self.compiled = stages(job), compile_job(job)
+        self.stage_of = {unit: s for s, units in enumerate(self.stages) for unit in units}
+        self.buckets = [lane_buckets(job, z) for z in range(self.pp)]
+        self.passes: dict[tuple[Kind, str, int | None], Place] = {}
+        self.messages: dict[tuple[Kind, int, int], Place] = {}
+
+    @cached_property
+    def walk(self) -> DryRun:
+        return dry_run(self.program)
+
+    @cached_property
+    def _ends(self) -> dict[Place, int]:
+        return {(span.lane, span.position): span.end for span in self.walk.spans}
+
+    def ready(self, place: Place | None) -> str:
+        """When the action at `place` has run, in words, if the dry run got there."""
+        return f" (ready at t={self._ends[place]})" if place in self._ends else ""
+
+    def step(self, z: int) -> int:
+        return next(i for i, a in enumerate(self.program.lanes[z]) if a.kind is Kind.STEP)
+
+    def owners(self, a: Action) -> tuple[str, ...]:
+        """The units whose parameters a forward or backward uses."""
+        return needs(self.job.model, a.unit) if a.kind in _PASSES else ()
+
+
+def _wellformed(case: Case) -> Iterator[Complaint]:
+    """Every action is one that a rank can execute, with all it takes, and names things that exist."""
+    for z, i, a in case.program:
+        if a.kind not in EXECUTABLE:
+            yield z, i, f"no rank can execute {a.kind}: the kinds are {', '.join(k for k in Kind if k in EXECUTABLE)}."
+        elif a.kind in _PASSES:
+            yield from ((z, i, wrong) for wrong in _misplaced_unit(case, z, a))
+        elif a.kind in SENDS or a.kind in RECEIVES:
+            yield from ((z, i, wrong) for wrong in _misplaced_message(case, z, a))
+        elif a.kind is not Kind.STEP:
+            yield from ((z, i, wrong) for wrong in _misplaced_bucket(case, z, a))
+
+
+def _misplaced_unit(case: Case, z: int, a: Action) -> Iterator[str]:
+    stage = case.stage_of.get(a.unit)
+    if stage is None:
+        yield f"this model has no unit {a.unit!r}."
+    elif stage % case.pp != z:
+        yield f"{a.unit} lives on pipeline {stage % case.pp}."
+    elif a.stage != stage:
+        yield f"{a.unit} belongs to stage{stage}: write stage{stage}."
+    yield from _bad_microbatch(case, a)
+
+
+def _bad_microbatch(case: Case, a: Action) -> Iterator[str]:
+    if a.microbatch is None or not 0 <= a.microbatch < case.job.plan.microbatches:
+        yield f"micro-batches run from mb0 to mb{case.job.plan.microbatches - 1}."
+
+
+def _misplaced_message(case: Case, z: int, a: Action) -> Iterator[str]:
+    last = len(case.stages) - 1
+    other = None if a.stage is None else a.stage + (1 if a.kind in (Kind.SEND_ACT, Kind.RECV_GRAD) else -1)
+    if a.stage is None or other is None or not 0 <= a.stage <= last:
+        yield f"a message names the stage it leaves or reaches: write stage0 to stage{last}."
+    elif a.stage % case.pp != z:
+        yield f"stage{a.stage} lives on pipeline {a.stage % case.pp}."
+    elif not 0 <= other <= last:
+        yield f"stage{a.stage} has no neighbour on that side: the stages are stage0 to stage{last}."
+    elif other % case.pp == z:
+        yield f"stage{other} is on the same rank, which needs no message."
+    elif a.peer != other % case.pp:
+        yield f"stage{other} lives on pipeline {other % case.pp}: write {'->' if a.kind in SENDS else '<-'}pp{other % case.pp}."
+    yield from _bad_microbatch(case, a)
+
+
+def _misplaced_bucket(case: Case, z: int, a: Action) -> Iterator[str]:
+    names = [bucket.name for bucket in case.buckets[z]]
+    if a.unit not in names:
+        yield f"pipeline {z} has no bucket {a.unit!r}: it has {', '.join(names)}."
+    if a.kind is Kind.RELEASE and case.zero != 3:
+        yield f"only ZeRO-3 releases parameters, and here ranks keep them (ZeRO-{case.zero})."
+    if a.kind is Kind.GATHER and not case.zero:
+        yield "nothing is sharded here, so there is nothing to gather: that takes dp=2 or more and zero=1 or more."
+    elif a.kind is Kind.GATHER and (a.axis, a.op) != ("dp", "all_gather"):
+        yield "parameters are gathered by all_gather over dp: write all_gather @dp."
+    if a.kind in (Kind.REDUCE, Kind.WAIT) and a.axis not in _AXES:
+        yield "it must name the axis of a reduction: write @dp, @tp or @tie."
+
+
+def _coverage(case: Case) -> Iterator[Complaint]:
+    """Each unit forward and backward exactly once per micro-batch, and one step on each lane."""
+    for z, i, a in case.program:
+        if a.kind in _PASSES and case.passes.setdefault((a.kind, a.unit, a.microbatch), (z, i)) != (z, i):
+            yield z, i, "this has been done already; each layer runs once per micro-batch."
+    for unit in compute_units(case.job.model):
+        lane = case.stage_of[unit] % case.pp
+        for k in range(case.job.plan.microbatches):
+            for kind in _PASSES:
+                if (kind, unit, k) not in case.passes:
+                    yield lane, len(case.program.lanes[lane]), f"{kind} {unit} mb{k} is missing."
+    for z, actions in enumerate(case.program.lanes):
+        if sum(a.kind is Kind.STEP for a in actions) != 1:
+            yield z, len(actions), "a lane has exactly one step."
+
+
+def _order(case: Case) -> Iterator[Complaint]:
+    """Within a lane a unit follows its predecessor, its backward follows its forward, and the step ends the work."""
+    pairs = [(a, b) for a, b in pairwise(case.stage_of) if not (case.stage_of[a] - case.stage_of[b]) % case.pp]
+    before, after = {b: a for a, b in pairs}, dict(pairs)
+    steps = [case.step(z) for z in range(case.pp)]
+    for z, i, a in case.program:
+        if i > steps[z] and (a.kind in _PASSES or a.kind in SENDS or a.kind in RECEIVES):
+            yield z, i, "the step comes before it; a step ends with every rank, after all computations and messages."
+        if a.kind in _PASSES:
+            for kind, unit in _predecessors(a, before, after):
+                first = case.passes[kind, unit, a.microbatch]
+                if first[1] > i:
+                    yield z, i, f"it needs {kind} {unit} mb{a.microbatch} first{case.ready(first)}."
+
+
+def _predecessors(a: Action, before: dict[str, str], after: dict[str, str]) -> Iterator[tuple[Kind, str]]:
+    """What must have run earlier on the same rank; before and after: each unit's neighbours on that rank."""
+    if a.kind is Kind.BACKWARD:
+        yield Kind.FORWARD, a.unit
+        if a.unit in after:
+            yield Kind.BACKWARD, after[a.unit]
+    elif a.unit in before:
+        yield Kind.FORWARD, before[a.unit]
+
+
+def _messages(case: Case) -> Iterator[Complaint]:
+    """Each message is sent and received exactly once, after it was made and before it is used."""
+    for z, i, a in case.program:
+        if (a.kind in SENDS or a.kind in RECEIVES) and a.stage is not None and a.microbatch is not None:
+            key = (a.kind, a.stage, a.microbatch)
+            if case.messages.setdefault(key, (z, i)) != (z, i):
+                yield z, i, f"this message has been {'sent' if a.kind in SENDS else 'received'} already."
+    for low, high in pairwise(range(len(case.stages))):
+        if (high - low) % case.pp:
+            for k in range(case.job.plan.microbatches):
+                yield from _hop(case, Kind.SEND_ACT, low, high, k)
+                yield from _hop(case, Kind.SEND_GRAD, high, low, k)
+    yield from _posting_order(case)
+
+
+def _hop(case: Case, send: Kind, source: int, target: int, k: int) -> Iterator[Complaint]:
+    """One message from stage to stage."""
+    does, end = (Kind.FORWARD, -1) if send is Kind.SEND_ACT else (Kind.BACKWARD, 0)
+    makes, unit = case.stages[source][end], case.stages[target][-1 - end]
+    made, used = case.passes[does, makes, k], case.passes[does, unit, k]
+    sent, received = case.messages.get((send, source, k)), case.messages.get((SENDS[send], target, k))
+    if sent is None and received is None:
+        what = f"{send} mb{k} stage{source} and {SENDS[send]} mb{k} stage{target}"
+        yield *used, f"what it works on is on pipeline {made[0]}{case.ready(made)}: it needs {what}."
+    elif sent is None and received is not None:
+        yield *received, f"pipeline {made[0]} never sends it."
+    elif received is None and sent is not None:
+        yield *sent, "nobody receives it."
+    elif sent is not None and received is not None:
+        if sent[1] < made[1]:
+            yield *sent, f"it needs {does} {makes} mb{k} first{case.ready(made)}."
+        if received[1] > used[1]:
+            yield *used, f"it needs {SENDS[send]} mb{k} stage{target} first{case.ready(sent)}."
+
+
+def _posting_order(case: Case) -> Iterator[Complaint]:
+    """Receives are posted in the order of the sends: NCCL knows messages between two ranks by nothing else."""
+    sends: dict[tuple[Kind, int, int | None], list[Action]] = defaultdict(list)
+    for z, _, a in case.program:
+        if a.kind in SENDS:
+            sends[a.kind, z, a.peer].append(a)
+    place: Counter[tuple[Kind, int, int | None]] = Counter()
+    for z, i, a in case.program:
+        if a.kind in RECEIVES and a.peer is not None and a.stage is not None:
+            line = (RECEIVES[a.kind], a.peer, z)
+            first, source = sends[line][place[line]], a.stage + (-1 if a.kind is Kind.RECV_ACT else 1)
+            if (first.stage, first.microbatch) != (source, a.microbatch):
+                yield z, i, f"pipeline {a.peer} sends {first} first: post receives in the order of their sends."
+            place[line] += 1
+
+
+def _deadlock(case: Case) -> Iterator[Complaint]:
+    for stuck in case.walk.stuck:
+        yield stuck.lane, stuck.position, f"it waits for ever for {stuck.needs}."
+
+
+def _parameters(case: Case) -> Iterator[Complaint]:
+    """ZeRO-3: a unit computes only between gather and release. ZeRO-1 and 2: the step's shards are gathered again."""
+    for z in range(case.pp):
+        if case.zero == 3:
+            yield from _gathered_around_use(case, z)
+        elif case.zero:
+            yield from _gathered_after_step(case, z)
+
+
+def _gathered_around_use(case: Case, z: int) -> Iterator[Complaint]:
+    lane = case.program.lanes[z]
+    present: dict[str, bool] = {}  # what is gathered → whether it was used since
+    for i, a in enumerate(lane):
+        if a.kind is Kind.GATHER:
+            if a.unit in present:
+                yield z, i, f"{a.unit} is gathered already: release it first."
+            present[a.unit] = False
+        elif a.kind is Kind.RELEASE:
+            if a.unit not in present:
+                yield z, i, f"{a.unit} is not gathered, so there is nothing to release."
+            elif not present.pop(a.unit):
+                yield z, i, f"nothing has used {a.unit} since its gather, which may still be under way."
+        for name in case.owners(a):
+            if name not in present:
+                late = next((j for j in range(i, len(lane)) if (lane[j].kind, lane[j].unit) == (Kind.GATHER, name)), -1)
+                yield z, i, f"the parameters of {name} are not gathered{case.ready((z, late))}."
+            present[name] = True
+    for name in present:
+        yield z, len(lane), f"{name} is still gathered: release it before the step ends, or it is never sharded again."
+
+
+def _gathered_after_step(case: Case, z: int) -> Iterator[Complaint]:
+    lane, step = case.program.lanes[z], case.step(z)
+    gathered: set[str] = set()
+    for i, a in enumerate(lane):
+        if a.kind is Kind.GATHER:
+            if i < step:
+                yield z, i, f"under ZeRO-{case.zero} parameters change in the step and are gathered after it."
+            if a.unit in gathered:
+                yield z, i, f"{a.unit} has been gathered already since the step."
+            gathered.add(a.unit)
+    for bucket in case.buckets[z]:
+        if bucket.name not in gathered:
+            yield z, len(lane), f"each rank has updated its shard only: gather {bucket.name} all_gather @dp is missing."
+
+
+def _reductions(case: Case) -> Iterator[Complaint]:
+    """Each gradient is summed over each axis exactly once, when it is complete, one axis after the other."""
+    for z, lane in enumerate(case.program.lanes):
+        wanted: dict[str, list[Action]] = defaultdict(list)
+        for a in case.compiled.lanes[z]:
+            if a.kind is Kind.REDUCE:
+                wanted[a.unit].append(a)
+        yield from _reduced_once(case, z, wanted)
+        for bucket in case.buckets[z]:
+            yield from _reduced_when_complete(case, z, lane, bucket, wanted[bucket.name])
+
+
+def _reduced_once(case: Case, z: int, wanted: dict[str, list[Action]]) -> Iterator[Complaint]:
+    step, done = case.step(z), set[Action]()
+    for i, a in enumerate(case.program.lanes[z]):
+        if a.kind is Kind.REDUCE:
+            key = Action(a.kind, a.unit, a.microbatch, axis=a.axis, op=a.op)
+            if key not in wanted[a.unit]:
+                yield (
+                    z,
+                    i,
+                    f"no such sum is needed; for {a.unit} it is: {'; '.join(map(str, wanted[a.unit])) or 'none'}.",
+                )
+            if key in done:
+                yield z, i, "this has been reduced already, and would count double."
+            if i > step:
+                yield z, i, "the step has used these gradients already: reduce them before the step."
+            done.add(key)
+    for key in (key for keys in wanted.values() for key in keys if key not in done):
+        which = f"{key.unit} mb{key.microbatch}" if key.microbatch is not None else key.unit
+        yield (
+            z,
+            step,
+            f"the gradients of {which} are not reduced over {key.axis} before the step: it needs {key} first.",
+        )
+
+
+def _reduced_when_complete(
+    case: Case, z: int, lane: tuple[Action, ...], bucket: Bucket, wanted: list[Action]
+) -> Iterator[Complaint]:
+    """One bucket's story: backwards fill its buffer, reductions empty it (ZeRO-2 and 3) or sum it in place."""
+    shards = case.zero >= 2
+    adds = [i for i, a in enumerate(lane) if a.kind is Kind.BACKWARD and set(case.owners(a)) & set(bucket.units)]
+    last = {lane[i].microbatch if shards else None: i for i in adds}
+    where = {a: i for i, a in enumerate(lane) if a.kind is Kind.REDUCE and a.unit == bucket.name}
+    filled, flying, filling = False, set[str](), set(adds)
+    for i, a in enumerate(lane):
+        if i in filling:
+            filled = True
+            flying.discard("dp")  # a backward waits for it
+        elif a.kind is Kind.WAIT and a.unit == bucket.name:
+            flying.discard(a.axis)
+        elif a.kind is Kind.REDUCE and a.unit == bucket.name:
+            if i < (late := last.get(a.microbatch, -1)):
+                yield z, i, f"these gradients are not complete: it needs {lane[late]} first{case.ready((z, late))}."
+            for first in (b for b in wanted if _AXES.index(b.axis) < _AXES.index(a.axis)):
+                if first.microbatch in (a.microbatch, None) or a.microbatch is None:
+                    if i < where.get(first, -1):
+                        yield z, i, f"it needs {first} first{case.ready((z, where[first]))}."
+                    elif first.axis in flying:
+                        yield z, i, f"that sum may still be under way: it needs wait {bucket.name} @{first.axis} first."
+            if shards and a.axis == "dp" and not filled:
+                yield (
+                    z,
+                    i,
+                    (
+                        f"the reduction before has taken these gradients along: ZeRO-{case.zero} has one buffer for"
+                        f" {bucket.name}, to be reduced before the next micro-batch's backward."
+                    ),
+                )
+            filled = filled and a.axis != "dp"
+            flying.add(a.axis)
+
+
+RULES: tuple[Callable[[Case], Iterator[Complaint]], ...] = (
+    _wellformed,
+    _coverage,
+    _order,
+    _messages,
+    _deadlock,
+    _parameters,
+    _reductions,
+)
