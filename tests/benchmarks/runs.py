@@ -1,4 +1,4 @@
-"""How long a learner waits: the 2 × 2 × 2 run from the shell, again in one session, with 64 ranks, and torchrun's script.
+"""How long a learner waits: 2 × 2 × 2 ranks from the shell, again in one session, and 64 ranks, beside torchrun.
 
     python -m tests.benchmarks.runs [--rounds 3]
 
@@ -52,9 +52,8 @@ def main() -> None:
         "-m",
         "tests.benchmarks.torch_3d",
     ]
-    print(
-        f"{'torchrun s':>11} {'its step':>9} {'cold lab s':>11} {'ratio':>6} {'warm lab s':>11} {'ratio':>6} {'our step':>9} {'ratio':>6}"
-    )
+    names = ("torchrun s", "its step", "cold lab s", "ratio", "warm lab s", "ratio", "our step", "ratio")
+    print("  ".join(names))
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SHARDLAB_RUNS"] = folder
         for _ in range(rounds):
@@ -64,11 +63,8 @@ def main() -> None:
             warm_run()
             warm = statistics.median(warm_run() for _ in range(3))
             ours = step_of(lab.load().summary)
-            print(
-                f"{theirs:11.1f} {their_step:9.2f} {cold:11.1f} {theirs / cold:6.1f} {warm:11.2f} {theirs / warm:6.1f}"
-                f" {ours:9.2f} {their_step / ours:6.1f}",
-                flush=True,
-            )
+            row = (theirs, their_step, cold, theirs / cold, warm, theirs / warm, ours, their_step / ours)
+            print("  ".join(f"{x:{len(name)}.2f}" for name, x in zip(names, row, strict=True)), flush=True)
         large = lab.run(dp=4, tp=4, pp=4, layers=16, parity=False)
         print(f"64 ranks, 4 × 4 × 4, 16 layers: ready in {large.summary['time_to_ranks_ready_s']:.1f} s,", end=" ")
         print(f"{step_of(large.summary):.2f} s a step")

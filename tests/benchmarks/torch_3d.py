@@ -1,4 +1,4 @@
-"""The same 3D job in torch's own DTensor, pipelining and all-reduce, to be started by torchrun: what a plain script costs.
+"""The same 3D job in torch's own DTensor, pipelining and all-reduce, started by torchrun: what a script costs.
 
     torchrun --nproc-per-node 8 -m tests.benchmarks.torch_3d --dp 2 --tp 2 --pp 2
 
