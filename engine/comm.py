@@ -87,7 +87,7 @@ class Comm:
         """Starts to replace `tensor` by the sum (or maximum) over the group, on every member."""
         row = self._row("all_reduce", axis, tensor, stream, action)
         op = dist.ReduceOp.MAX if maximum else dist.ReduceOp.SUM
-        return self._start(row, dist.all_reduce(tensor, op, self._group(axis), async_op=True), (tensor,))
+        return Handle(row, dist.all_reduce(tensor, op, self._group(axis), async_op=True), (tensor,))
 
     def reduce_scatter(self, out: torch.Tensor, full: torch.Tensor, axis: str, action: Action | None = None) -> Handle:
         """Starts to put into `out` this rank's slice (along dim 0) of the sum of `full`, which is used up.
@@ -99,8 +99,8 @@ class Comm:
         group = self._group(axis)
         if self.backend != "gloo":
             work = dist.reduce_scatter_single(out, full, dist.ReduceOp.SUM, group, async_op=True)
-            return self._start(row, work, (out, full))
-        handle = self._start(row, dist.all_reduce(full, group=group, async_op=True), (out, full))
+            return Handle(row, work, (out, full))
+        handle = Handle(row, dist.all_reduce(full, group=group, async_op=True), (out, full))
         mine = full.chunk(self.size(axis))[self.index(axis)]
         if out.data_ptr() != mine.data_ptr():
             handle.after.append(lambda: _copy(out, mine))
@@ -110,7 +110,7 @@ class Comm:
         """Starts to put into `out` the members' shards, one after the other along dim 0."""
         row = self._row("all_gather", axis, out, "", action)
         work = dist.all_gather_single(out, shard, self._group(axis), async_op=True)
-        return self._start(row, work, (out, shard))
+        return Handle(row, work, (out, shard))
 
     def send(self, tensor: torch.Tensor, peer: int, tag: int, stream: str, action: Action) -> Handle:
         """Starts to send to world rank `peer`. The tensor must not change until the handle was waited for."""
@@ -179,10 +179,6 @@ class Comm:
         row.op, row.group, row.peers = "message", "pp", (self.rank, peer)
         row.logical_bytes = row.wire_bytes = tensor.numel() * tensor.element_size()
         return row
-
-    def _start(self, row: Row, work: dist.Work | None, keep: Sequence[torch.Tensor]) -> Handle:
-        assert work is not None
-        return Handle(row, work, keep)
 
 
 def _copy(out: torch.Tensor, part: torch.Tensor) -> None:

@@ -67,7 +67,7 @@ class Plan:
     sequence_parallel: bool = False
     """Split norms and residuals along the sequence inside the tensor group."""
     overlap: bool = True
-    """Issue communication early and compute meanwhile; off: wait for each where it is issued."""
+    """Start messages, gathers and gradient reductions early and compute meanwhile; off: wait for each at once."""
     prefetch: int = 1
     """ZeRO-3: how many units ahead of their use parameters are gathered."""
     keep_gathered: bool = False

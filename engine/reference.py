@@ -57,6 +57,7 @@ def prune(root: Path, keep_bytes: int = KEEP_BYTES) -> None:
     files = sorted(((path.stat(), path) for path in root.glob("*")), key=lambda f: f[0].st_mtime, reverse=True)
     total = 0
     for found, path in files:
-        total += found.st_size
-        if found.st_mtime < old and (total > keep_bytes or path.suffix == ".part"):
+        draft = path.suffix == ".part"
+        total += 0 if draft else found.st_size
+        if found.st_mtime < old and (draft or total > keep_bytes):
             path.unlink(missing_ok=True)

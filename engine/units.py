@@ -54,7 +54,7 @@ def stages(job: Job) -> tuple[tuple[str, ...], ...]:
 def _balanced(model: Model, count: int) -> tuple[int, ...]:
     """Blocks per stage with the least dearest stage; among equals the most even, then the earliest.
 
-    Only the two ends differ from a block, so it is enough to try how many blocks each end gives up.
+    The embedding costs next to nothing, so it is enough to try how many blocks the last stage gives up for the head.
     """
     block, head = forward_cost(model, "block0"), forward_cost(model, "head")
     embedding = forward_cost(model, "embedding")

@@ -1,5 +1,6 @@
 """Jobs in and out, and refusals in the user's words."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,23 @@ def test_unknown_names_and_wrong_types_are_refused(options: dict[str, Any], word
     assert words in str(refused.value)
 
 
-def test_the_nearest_valid_settings_in_a_refusal_are_accepted() -> None:
-    for tp in (1, 2, 4, 8):
-        check(Job.from_options(tp=tp, heads=8))
-    for batch in (8, 16):
-        check(Job.from_options(dp=2, batch=batch))
+@pytest.mark.parametrize(
+    ("options", "knob"),
+    [
+        ({"tp": 3, "heads": 8}, "tp"),
+        ({"tp": 4, "heads": 6, "hidden": 48, "sequence_parallel": True, "seq": 62}, "tp"),
+        ({"heads": 5, "tp": 2}, "heads"),
+        ({"batch": 10, "dp": 2}, "batch"),
+        ({"schedule": "interleaved", "chunks": 2, "pp": 2, "microbatches": 3, "batch": 12}, "microbatches"),
+    ],
+)
+def test_the_nearest_valid_settings_that_a_refusal_names_are_accepted(options: dict[str, Any], knob: str) -> None:
+    with pytest.raises(JobRefused) as refused:
+        check(Job.from_options(**options))
+    named = re.findall(r"\d+", str(refused.value).split(": use ")[1])
+    assert named
+    for value in named:
+        check(Job.from_options(**options | {knob: int(value)}))
 
 
 def test_settings_without_effect_are_noted() -> None:

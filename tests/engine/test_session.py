@@ -1,0 +1,87 @@
+"""What a run is made of before torch is there: backend, processes, and the kept one-process reference."""
+
+from __future__ import annotations
+
+import os
+import time
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.comm import Comm, Group
+from engine.job import Job
+from engine.recorder import Recorder
+from engine.reference import prune, reference_path, usable
+from engine.session import choose_backend, members
+
+
+@pytest.mark.parametrize(
+    ("ranks", "gpus", "backend", "device", "words"),
+    [
+        (2, 0, "gloo", "cpu", "no GPU"),
+        (4, 2, "gloo", "cpu", "4 ranks cannot share 2 GPUs"),
+        (4, 4, "nccl", "cuda", "a GPU of its own"),
+    ],
+)
+def test_nccl_only_where_each_rank_has_a_gpu_and_the_reason_is_said(
+    ranks: int, gpus: int, backend: str, device: str, words: str
+) -> None:
+    chosen = choose_backend(ranks, gpus)
+    assert (chosen.name, chosen.device) == (backend, device) and words in chosen.reason
+
+
+def test_both_ends_of_a_message_use_the_same_nccl_group() -> None:
+    lanes = {f"pp_act_{way}": Group(way, (0, 1), object()) for way in ("down", "up")}  # type: ignore[arg-type]
+    ends = [Comm(rank, "nccl", lanes, Recorder(rank)) for rank in (0, 1)]
+    assert ends[0]._lane("pp_act", 0, 1) is ends[1]._lane("pp_act", 0, 1)
+    assert ends[0]._lane("pp_act", 1, 0) is not ends[0]._lane("pp_act", 0, 1)
+
+
+def test_the_reference_depends_on_model_and_training_and_not_on_the_plan(tmp_path: Path) -> None:
+    job = Job.from_options()
+    kept = reference_path(job, tmp_path)
+    for plan in ({"dp": 4}, {"tp": 2, "pp": 2, "zero": 3}, {"microbatches": 8}):
+        assert reference_path(Job.from_options(**plan), tmp_path) == kept
+    for other in ({"lr": 0.01}, {"layers": 5}, {"seed": 1}, {"steps": 4}, {"batch": 8}, {"tied": True}):
+        assert reference_path(Job.from_options(**other), tmp_path) != kept
+
+
+def test_another_text_has_another_reference(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    found = set()
+    for content in ("one " * 100, "two " * 100):
+        text.write_text(content)
+        path = tmp_path / content[:3]
+        path.write_text(content)
+        found.add(reference_path(Job.from_options(text=str(path)), tmp_path))
+    assert len(found) == 2
+
+
+def test_a_reference_that_is_kept_is_not_trained_again_and_a_damaged_one_is(tmp_path: Path) -> None:
+    job, reference = Job.from_options(dp=2), tmp_path / "kept.pt"
+    some: dict[str, Any] = {"backend": choose_backend(2, 0), "reference": reference}
+    assert [m.name for m in members(job, tmp_path, **some)][2:] == ["reference"]
+    with zipfile.ZipFile(reference, "w") as file:
+        file.writestr("weights", b"0")
+    assert len(members(job, tmp_path, **some)) == 2
+    reference.write_bytes(b"half a file")
+    assert not usable(reference) and not reference.exists()
+    assert len(members(job, tmp_path, **some | {"reference": None})) == 2, "without parity nobody trains alone"
+
+
+def test_pruning_drops_what_was_used_longest_ago_but_nothing_of_the_last_hour(tmp_path: Path) -> None:
+    for age, name in ((3, "oldest.pt"), (2, "old.pt"), (0, "new.pt"), (2, "draft.7.part")):
+        (tmp_path / name).write_bytes(b"x" * 10)
+        then = time.time() - age * 3600 - 60
+        os.utime(tmp_path / name, (then, then))
+    prune(tmp_path, keep_bytes=25)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["new.pt", "old.pt"]
+
+
+def test_one_process_takes_as_few_micro_batches_as_fit() -> None:
+    assert Job.from_options(batch=16, seq=64).one_process().plan.microbatches == 1
+    long = replace(Job.from_options(batch=16), model=replace(Job().model, seq=1024))
+    assert long.one_process().plan.microbatches == 4
