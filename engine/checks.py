@@ -1,17 +1,19 @@
 """Is a program right? Every layer once per micro-batch, messages matched, parameters present, no deadlock.
 
 A program may be written by hand, so a refusal names the action, says what it needs and when that would be ready, and
-shows the rank × time grid with the action marked. The rules are in `engine.program_rules`.
+shows the rank × time grid with the action marked. Here each action is read by itself; the rules about the program as
+a whole are in `engine.program_rules`.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 
 from engine.dryrun import DryRun, dry_run
 from engine.job import Job
-from engine.program import Kind, Program
-from engine.program_rules import RULES, Case
+from engine.program import EXECUTABLE, RECEIVES, SENDS, Action, Kind, Program
+from engine.program_rules import AXES, PASSES, RULES, Case, Complaint
 
 _LETTER = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.BACKWARD_INPUT: "I", Kind.BACKWARD_WEIGHT: "W"}
 _HERE = "   <-- here"
@@ -33,11 +35,70 @@ def check_program(program: Program, job: Job) -> None:
     if len(program.lanes) != job.plan.pp:
         raise ProgramError(f"the program has {len(program.lanes)} lanes and pp={job.plan.pp} needs {job.plan.pp}.")
     case = Case(program, job)
-    for rule in RULES:
+    for rule in (_wellformed, *RULES):
         for lane, position, wrong in rule(case):
             where = program.lanes[lane][position] if position < len(program.lanes[lane]) else "the end"
             picture = grid(program, (lane, position))
             raise ProgramError(f"pipeline {lane}, at {where!s}: {wrong}\n{picture}")
+
+
+def _wellformed(case: Case) -> Iterator[Complaint]:
+    """Every action is one that a rank can execute, with all it takes, and names things that exist."""
+    for z, i, a in case.program:
+        if a.kind not in EXECUTABLE:
+            yield z, i, f"no rank can execute {a.kind}: the kinds are {', '.join(k for k in Kind if k in EXECUTABLE)}."
+        elif a.kind in PASSES:
+            yield from ((z, i, wrong) for wrong in _misplaced_unit(case, z, a))
+        elif a.kind in SENDS or a.kind in RECEIVES:
+            yield from ((z, i, wrong) for wrong in _misplaced_message(case, z, a))
+        elif a.kind is not Kind.STEP:
+            yield from ((z, i, wrong) for wrong in _misplaced_bucket(case, z, a))
+
+
+def _misplaced_unit(case: Case, z: int, a: Action) -> Iterator[str]:
+    stage = case.stage_of.get(a.unit)
+    if stage is None:
+        yield f"this model has no unit {a.unit!r}."
+    elif stage % case.pp != z:
+        yield f"{a.unit} lives on pipeline {stage % case.pp}."
+    elif a.stage != stage:
+        yield f"{a.unit} belongs to stage{stage}: write stage{stage}."
+    yield from _bad_microbatch(case, a)
+
+
+def _bad_microbatch(case: Case, a: Action) -> Iterator[str]:
+    if a.microbatch is None or not 0 <= a.microbatch < case.job.plan.microbatches:
+        yield f"micro-batches run from mb0 to mb{case.job.plan.microbatches - 1}."
+
+
+def _misplaced_message(case: Case, z: int, a: Action) -> Iterator[str]:
+    last = len(case.stages) - 1
+    other = None if a.stage is None else a.stage + (1 if a.kind in (Kind.SEND_ACT, Kind.RECV_GRAD) else -1)
+    if a.stage is None or other is None or not 0 <= a.stage <= last:
+        yield f"a message names the stage it leaves or reaches: write stage0 to stage{last}."
+    elif a.stage % case.pp != z:
+        yield f"stage{a.stage} lives on pipeline {a.stage % case.pp}."
+    elif not 0 <= other <= last:
+        yield f"stage{a.stage} has no neighbour on that side: the stages are stage0 to stage{last}."
+    elif other % case.pp == z:
+        yield f"stage{other} is on the same rank, which needs no message."
+    elif a.peer != other % case.pp:
+        arrow = "->" if a.kind in SENDS else "<-"
+        yield f"stage{other} lives on pipeline {other % case.pp}: write {arrow}pp{other % case.pp}."
+    yield from _bad_microbatch(case, a)
+
+
+def _misplaced_bucket(case: Case, z: int, a: Action) -> Iterator[str]:
+    if a.unit not in case.buckets[z]:
+        yield f"pipeline {z} has no bucket {a.unit!r}: it has {', '.join(case.buckets[z])}."
+    if a.kind is Kind.RELEASE and case.zero != 3:
+        yield f"only ZeRO-3 releases parameters, and here ranks keep them (ZeRO-{case.zero})."
+    if a.kind is Kind.GATHER and not case.zero:
+        yield "nothing is sharded here, so there is nothing to gather: that takes dp=2 or more and zero=1 or more."
+    elif a.kind is Kind.GATHER and (a.axis, a.op) != ("dp", "all_gather"):
+        yield "parameters are gathered by all_gather over dp: write all_gather @dp."
+    if a.kind in (Kind.REDUCE, Kind.WAIT) and a.axis not in AXES:
+        yield "it must name the axis of a reduction: write @dp, @tp or @tie."
 
 
 def grid(program: Program, mark: Mark | None = None, width: int | None = None) -> str:
@@ -78,5 +139,5 @@ def _drawn(rows: list[list[str]], marked: int | None, at: int | None, width: int
     for z, row in enumerate(rows):
         cells = "".join(f"{cell:>{size}}" for cell in row[first : first + fit])
         before, after = f" {_CUT}" if first else "", f" {_CUT}" if first + fit < total else ""
-        lines.append(f"{heads[z]:<{head}}{before}{cells}{after if after else ''}{_HERE if z == marked else ''}")
+        lines.append(f"{heads[z]:<{head}}{before}{cells}{after}{_HERE if z == marked else ''}")
     return "\n".join(line.rstrip() for line in lines)

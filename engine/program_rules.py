@@ -1,4 +1,4 @@
-"""The rules a program must obey to train its job. Each is a generator of complaints; a later rule relies on the earlier.
+"""The rules a program must obey to train its job: generators of complaints, of which each relies on those before.
 
 Different from the compiled program is not wrong: any order of the schedule, gathers hoisted or late, reductions
 delayed, receives posted early and extra waits all pass, as long as every value that is used is the right one.
@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import pairwise
 
-from engine.buckets import Bucket, lane_buckets
+from engine.buckets import lane_buckets
 from engine.compile import compile_job
 from engine.dryrun import DryRun, dry_run
 from engine.job import Job
-from engine.program import EXECUTABLE, RECEIVES, SENDS, Action, Kind, Program
+from engine.program import RECEIVES, SENDS, Action, Kind, Program
 from engine.units import compute_units, needs, stages
 
 Place = tuple[int, int]  # lane, position
 Complaint = tuple[int, int, str]  # lane, position, what is wrong
-_AXES = ("tp", "dp", "tie")  # in the order in which a gradient is summed over them
-_PASSES = (Kind.FORWARD, Kind.BACKWARD)
+AXES = ("tp", "dp", "tie")  # in the order in which a gradient is summed over them
+PASSES = (Kind.FORWARD, Kind.BACKWARD)
 
 
 class Case:
@@ -31,7 +31,9 @@ class Case:
         self.program, self.job, self.pp, self.zero = program, job, job.plan.pp, job.effective_zero
         self.stages, self.compiled = stages(job), compile_job(job)
         self.stage_of = {unit: s for s, units in enumerate(self.stages) for unit in units}
-        self.buckets = [lane_buckets(job, z) for z in range(self.pp)]
+        buckets = [lane_buckets(job, z) for z in range(self.pp)]
+        self.homes = [{unit: bucket.name for bucket in mine for unit in bucket.units} for mine in buckets]
+        self.buckets = [tuple(dict.fromkeys(home.values())) for home in self.homes]  # of each lane, by name
         self.passes: dict[tuple[Kind, str, int | None], Place] = {}
         self.messages: dict[tuple[Kind, int, int], Place] = {}
 
@@ -52,77 +54,18 @@ class Case:
 
     def owners(self, a: Action) -> tuple[str, ...]:
         """The units whose parameters a forward or backward uses."""
-        return needs(self.job.model, a.unit) if a.kind in _PASSES else ()
-
-
-def _wellformed(case: Case) -> Iterator[Complaint]:
-    """Every action is one that a rank can execute, with all it takes, and names things that exist."""
-    for z, i, a in case.program:
-        if a.kind not in EXECUTABLE:
-            yield z, i, f"no rank can execute {a.kind}: the kinds are {', '.join(k for k in Kind if k in EXECUTABLE)}."
-        elif a.kind in _PASSES:
-            yield from ((z, i, wrong) for wrong in _misplaced_unit(case, z, a))
-        elif a.kind in SENDS or a.kind in RECEIVES:
-            yield from ((z, i, wrong) for wrong in _misplaced_message(case, z, a))
-        elif a.kind is not Kind.STEP:
-            yield from ((z, i, wrong) for wrong in _misplaced_bucket(case, z, a))
-
-
-def _misplaced_unit(case: Case, z: int, a: Action) -> Iterator[str]:
-    stage = case.stage_of.get(a.unit)
-    if stage is None:
-        yield f"this model has no unit {a.unit!r}."
-    elif stage % case.pp != z:
-        yield f"{a.unit} lives on pipeline {stage % case.pp}."
-    elif a.stage != stage:
-        yield f"{a.unit} belongs to stage{stage}: write stage{stage}."
-    yield from _bad_microbatch(case, a)
-
-
-def _bad_microbatch(case: Case, a: Action) -> Iterator[str]:
-    if a.microbatch is None or not 0 <= a.microbatch < case.job.plan.microbatches:
-        yield f"micro-batches run from mb0 to mb{case.job.plan.microbatches - 1}."
-
-
-def _misplaced_message(case: Case, z: int, a: Action) -> Iterator[str]:
-    last = len(case.stages) - 1
-    other = None if a.stage is None else a.stage + (1 if a.kind in (Kind.SEND_ACT, Kind.RECV_GRAD) else -1)
-    if a.stage is None or other is None or not 0 <= a.stage <= last:
-        yield f"a message names the stage it leaves or reaches: write stage0 to stage{last}."
-    elif a.stage % case.pp != z:
-        yield f"stage{a.stage} lives on pipeline {a.stage % case.pp}."
-    elif not 0 <= other <= last:
-        yield f"stage{a.stage} has no neighbour on that side: the stages are stage0 to stage{last}."
-    elif other % case.pp == z:
-        yield f"stage{other} is on the same rank, which needs no message."
-    elif a.peer != other % case.pp:
-        yield f"stage{other} lives on pipeline {other % case.pp}: write {'->' if a.kind in SENDS else '<-'}pp{other % case.pp}."
-    yield from _bad_microbatch(case, a)
-
-
-def _misplaced_bucket(case: Case, z: int, a: Action) -> Iterator[str]:
-    names = [bucket.name for bucket in case.buckets[z]]
-    if a.unit not in names:
-        yield f"pipeline {z} has no bucket {a.unit!r}: it has {', '.join(names)}."
-    if a.kind is Kind.RELEASE and case.zero != 3:
-        yield f"only ZeRO-3 releases parameters, and here ranks keep them (ZeRO-{case.zero})."
-    if a.kind is Kind.GATHER and not case.zero:
-        yield "nothing is sharded here, so there is nothing to gather: that takes dp=2 or more and zero=1 or more."
-    elif a.kind is Kind.GATHER and (a.axis, a.op) != ("dp", "all_gather"):
-        yield "parameters are gathered by all_gather over dp: write all_gather @dp."
-    if a.kind in (Kind.REDUCE, Kind.WAIT) and a.axis not in _AXES:
-        yield "it must name the axis of a reduction: write @dp, @tp or @tie."
+        return needs(self.job.model, a.unit) if a.kind in PASSES else ()
 
 
 def _coverage(case: Case) -> Iterator[Complaint]:
     """Each unit forward and backward exactly once per micro-batch, and one step on each lane."""
     for z, i, a in case.program:
-        if a.kind in _PASSES and case.passes.setdefault((a.kind, a.unit, a.microbatch), (z, i)) != (z, i):
+        if a.kind in PASSES and case.passes.setdefault((a.kind, a.unit, a.microbatch), (z, i)) != (z, i):
             yield z, i, "this has been done already; each layer runs once per micro-batch."
     for unit in compute_units(case.job.model):
         lane = case.stage_of[unit] % case.pp
         for k in range(case.job.plan.microbatches):
-            for kind in _PASSES:
+            for kind in PASSES:
                 if (kind, unit, k) not in case.passes:
                     yield lane, len(case.program.lanes[lane]), f"{kind} {unit} mb{k} is missing."
     for z, actions in enumerate(case.program.lanes):
@@ -136,9 +79,9 @@ def _order(case: Case) -> Iterator[Complaint]:
     before, after = {b: a for a, b in pairs}, dict(pairs)
     steps = [case.step(z) for z in range(case.pp)]
     for z, i, a in case.program:
-        if i > steps[z] and (a.kind in _PASSES or a.kind in SENDS or a.kind in RECEIVES):
+        if i > steps[z] and (a.kind in PASSES or a.kind in SENDS or a.kind in RECEIVES):
             yield z, i, "the step comes before it; a step ends with every rank, after all computations and messages."
-        if a.kind in _PASSES:
+        if a.kind in PASSES:
             for kind, unit in _predecessors(a, before, after):
                 first = case.passes[kind, unit, a.microbatch]
                 if first[1] > i:
@@ -167,7 +110,6 @@ def _messages(case: Case) -> Iterator[Complaint]:
             for k in range(case.job.plan.microbatches):
                 yield from _hop(case, Kind.SEND_ACT, low, high, k)
                 yield from _hop(case, Kind.SEND_GRAD, high, low, k)
-    yield from _posting_order(case)
 
 
 def _hop(case: Case, send: Kind, source: int, target: int, k: int) -> Iterator[Complaint]:
@@ -252,28 +194,35 @@ def _gathered_after_step(case: Case, z: int) -> Iterator[Complaint]:
             if a.unit in gathered:
                 yield z, i, f"{a.unit} has been gathered already since the step."
             gathered.add(a.unit)
-    for bucket in case.buckets[z]:
-        if bucket.name not in gathered:
-            yield z, len(lane), f"each rank has updated its shard only: gather {bucket.name} all_gather @dp is missing."
+    for name in case.buckets[z]:
+        if name not in gathered:
+            yield z, len(lane), f"each rank has updated its shard only: gather {name} all_gather @dp is missing."
 
 
 def _reductions(case: Case) -> Iterator[Complaint]:
     """Each gradient is summed over each axis exactly once, when it is complete, one axis after the other."""
     for z, lane in enumerate(case.program.lanes):
-        wanted: dict[str, list[Action]] = defaultdict(list)
+        wanted: dict[str, dict[Action, None]] = defaultdict(dict)  # ordered sets
         for a in case.compiled.lanes[z]:
             if a.kind is Kind.REDUCE:
-                wanted[a.unit].append(a)
+                wanted[a.unit][a] = None
         yield from _reduced_once(case, z, wanted)
-        for bucket in case.buckets[z]:
-            yield from _reduced_when_complete(case, z, lane, bucket, wanted[bucket.name])
+        events: dict[str, list[tuple[int, Action]]] = {name: [] for name in case.buckets[z]}
+        for i, a in enumerate(lane):
+            if a.kind is Kind.BACKWARD:
+                for name in dict.fromkeys(case.homes[z][owner] for owner in case.owners(a)):
+                    events[name].append((i, a))
+            elif a.kind in (Kind.REDUCE, Kind.WAIT):
+                events[a.unit].append((i, a))
+        for name, story in events.items():
+            yield from _reduced_when_complete(case, z, name, story, wanted[name])
 
 
-def _reduced_once(case: Case, z: int, wanted: dict[str, list[Action]]) -> Iterator[Complaint]:
+def _reduced_once(case: Case, z: int, wanted: dict[str, dict[Action, None]]) -> Iterator[Complaint]:
     step, done = case.step(z), set[Action]()
     for i, a in enumerate(case.program.lanes[z]):
         if a.kind is Kind.REDUCE:
-            key = Action(a.kind, a.unit, a.microbatch, axis=a.axis, op=a.op)
+            key = _sum(a)
             if key not in wanted[a.unit]:
                 yield (
                     z,
@@ -294,49 +243,52 @@ def _reduced_once(case: Case, z: int, wanted: dict[str, list[Action]]) -> Iterat
         )
 
 
+def _sum(a: Action) -> Action:
+    """A reduction without the fields that say nothing about it."""
+    return Action(a.kind, a.unit, a.microbatch, axis=a.axis, op=a.op)
+
+
 def _reduced_when_complete(
-    case: Case, z: int, lane: tuple[Action, ...], bucket: Bucket, wanted: list[Action]
+    case: Case, z: int, name: str, story: list[tuple[int, Action]], wanted: dict[Action, None]
 ) -> Iterator[Complaint]:
-    """One bucket's story: backwards fill its buffer, reductions empty it (ZeRO-2 and 3) or sum it in place."""
+    """One bucket's story: backwards fill its buffer, reductions sum it in place or (ZeRO-2 and 3) empty it."""
     shards = case.zero >= 2
-    adds = [i for i, a in enumerate(lane) if a.kind is Kind.BACKWARD and set(case.owners(a)) & set(bucket.units)]
-    last = {lane[i].microbatch if shards else None: i for i in adds}
-    where = {a: i for i, a in enumerate(lane) if a.kind is Kind.REDUCE and a.unit == bucket.name}
-    filled, flying, filling = False, set[str](), set(adds)
-    for i, a in enumerate(lane):
-        if i in filling:
+    last = {a.microbatch if shards else None: (i, a) for i, a in story if a.kind is Kind.BACKWARD}
+    where = {_sum(a): i for i, a in story if a.kind is Kind.REDUCE}
+    filled, flying = False, set[str]()
+    for i, a in story:
+        if a.kind is Kind.BACKWARD:
             filled = True
             flying.discard("dp")  # a backward waits for it
-        elif a.kind is Kind.WAIT and a.unit == bucket.name:
+        elif a.kind is Kind.WAIT:
             flying.discard(a.axis)
-        elif a.kind is Kind.REDUCE and a.unit == bucket.name:
-            if i < (late := last.get(a.microbatch, -1)):
-                yield z, i, f"these gradients are not complete: it needs {lane[late]} first{case.ready((z, late))}."
-            for first in (b for b in wanted if _AXES.index(b.axis) < _AXES.index(a.axis)):
-                if first.microbatch in (a.microbatch, None) or a.microbatch is None:
-                    if i < where.get(first, -1):
-                        yield z, i, f"it needs {first} first{case.ready((z, where[first]))}."
-                    elif first.axis in flying:
-                        yield z, i, f"that sum may still be under way: it needs wait {bucket.name} @{first.axis} first."
+        else:
+            late, backward = last.get(a.microbatch, (-1, a))
+            if i < late:
+                yield z, i, f"these gradients are not complete: it needs {backward} first{case.ready((z, late))}."
+            for first in _sums_before(a, wanted):
+                if i < where[first]:
+                    yield z, i, f"it needs {first} first{case.ready((z, where[first]))}."
+                elif first.axis in flying:
+                    yield z, i, f"{first} may still be under way: it needs wait {name} @{first.axis} first."
             if shards and a.axis == "dp" and not filled:
                 yield (
                     z,
                     i,
-                    (
-                        f"the reduction before has taken these gradients along: ZeRO-{case.zero} has one buffer for"
-                        f" {bucket.name}, to be reduced before the next micro-batch's backward."
-                    ),
+                    f"the reduction before took these gradients along: {name} has one buffer under ZeRO-2 and 3.",
                 )
             filled = filled and a.axis != "dp"
             flying.add(a.axis)
 
 
-RULES: tuple[Callable[[Case], Iterator[Complaint]], ...] = (
-    _wellformed,
-    _coverage,
-    _order,
-    _messages,
-    _deadlock,
-    _parameters,
-    _reductions,
-)
+def _sums_before(a: Action, wanted: dict[Action, None]) -> list[Action]:
+    """The reductions over earlier axes whose result reduction `a` sums on: its micro-batch's, or all of them."""
+    earlier = AXES[: AXES.index(a.axis)]
+    if a.microbatch is None:
+        return [first for first in wanted if first.axis in earlier]
+    keys = (Action(a.kind, a.unit, a.microbatch, axis=axis, op="all_reduce") for axis in earlier)
+    return [key for key in keys if key in wanted]
+
+
+Rule = Callable[[Case], Iterator[Complaint]]
+RULES: tuple[Rule, ...] = (_coverage, _order, _messages, _deadlock, _posting_order, _parameters, _reductions)

@@ -94,9 +94,9 @@ def _schema(row: Any) -> pa.Schema:
 OPS_SCHEMA, MEMORY_SCHEMA, METRICS_SCHEMA = _schema(Op), _schema(MemoryRow), _schema(MetricRow)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Recording:
-    """The three tables of a run."""
+    """The three tables of a run. Nothing of them changes, so what is found out about one can be kept with it."""
 
     ops: pa.Table
     memory: pa.Table
@@ -244,15 +244,15 @@ class StoredRecording(Recording):
                 yield file.read_row_group(group, columns=columns)
 
     @cached_property
-    def ops(self) -> pa.Table:  # type: ignore[override]  # a field, read late
+    def ops(self) -> pa.Table:
         return self._whole("ops")
 
     @cached_property
-    def memory(self) -> pa.Table:  # type: ignore[override]
+    def memory(self) -> pa.Table:
         return self._whole("memory")
 
     @cached_property
-    def metrics(self) -> pa.Table:  # type: ignore[override]
+    def metrics(self) -> pa.Table:
         return self._whole("metrics")
 
     def ops_batches(self, columns: list[str]) -> Iterator[pa.Table]:

@@ -60,9 +60,7 @@ def _no_prefetch(job: Job) -> str:
     plan = job.plan
     if job.effective_zero < 3:
         return f"with {f'zero={plan.zero}' if plan.zero < 3 else 'dp=1'}: only ZeRO-3 gathers parameters"
-    if not plan.overlap:
-        return "with overlap off: each gather is waited for where it is issued"
-    return "with keep_gathered: parameters are gathered once a step" if plan.keep_gathered else ""
+    return "" if plan.overlap else "with overlap off: each gather is waited for where it is issued"
 
 
 def _complaints(job: Job) -> Iterator[str]:

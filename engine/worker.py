@@ -34,8 +34,6 @@ def run_rank(ctx: MemberContext) -> None:
     payload = ctx.payload
     job, rank = payload["job"], int(payload["rank"])
     run_dir = Path(payload["run_dir"])
-    ctx.status.action(b"connecting to the other ranks")
-    ctx.status.waiting()
     program: Program = payload["program"] or compile_job(job)
     runtime = _build(job, program, rank, payload, FileStore(ctx.rendezvous, job.world_size))
     runtime.comm.on_wait, runtime.comm.on_resume = ctx.status.waiting, ctx.status.computing

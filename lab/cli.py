@@ -44,6 +44,9 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has had enough; keep Python from complaining at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except OSError as error:
+        words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        return say("failed", f"{words}.", FAILED, as_json=as_json)
 
 
 def _joined(argv: list[str]) -> list[str]:
@@ -77,14 +80,14 @@ def _parser() -> Parser:
     runs.add_argument("--all", action="store_true", help="not only the newest 20")
     show = command(commands.show, "show the summary of a run again", "RUN [options]")
     _options_of_program(command(commands.program, "print the program that a plan compiles to"))
-    report = command(commands.report, "write a run as one HTML file that needs nothing else", "RUN [-o FILE]")
+    report = command(commands.report, "write a run as one HTML file that needs nothing else", "RUN [options]")
     doctor = command(commands.doctor, "check that everything a run needs works here")
     demo = command(commands.demo, "run 2 × 2 × 2 ranks with ZeRO-1 on real text and write a report of it")
     for one in (show, report):
         one.add_argument("run", metavar="RUN", help=RUN_HELP)
     for one, name in ((report, "report.html"), (demo, "demo-report.html")):
         one.add_argument(*OUTPUT, metavar="FILE", default=name, help=f"default: {name}")
-    for one in (runs, show, doctor):
+    for one in (runs, show, report, doctor, demo):
         one.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 

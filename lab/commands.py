@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.job import Job, JobRefused
 from lab.options import job_of
-from lab.runs import Run, RunCorrupt, Store, StoreError, load
+from lab.runs import Run, Store, StoreError, load
 from lab.runs import runs as all_runs
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def run(args: Namespace) -> int:
     from lab.execute import refuse
 
     job = job_of(args)
-    refuse(job)
+    refuse(job, parity=not args.no_parity)
     program = _program_file(args.program, job) if args.program else None
     run, status = _execute(job, as_json=args.json, parity=not args.no_parity, program=program)
     if run is not None:
@@ -87,8 +87,11 @@ def demo(args: Namespace) -> int:
 
     job = Job.from_options(**DEMO)
     refuse(job)
-    run, status = _execute(job, as_json=False)
+    run, status = _execute(job, as_json=args.json)
     if run is None:
+        return status
+    if args.json:
+        print(json.dumps(run.summary | {"report": str(_write_report(run, args.output))}))
         return status
     _print(run, as_json=False)
     path = _write_report(run, args.output)
@@ -101,16 +104,23 @@ def demo(args: Namespace) -> int:
 def report(args: Namespace) -> int:
     run = load(args.run)
     if run.status == "corrupt":
-        raise RunCorrupt(f"run {run.id} is corrupt: {run.message}.")
-    print(_write_report(run, args.output))
+        return _corrupt(run, args.json)
+    path = str(_write_report(run, args.output))
+    print(json.dumps({"run": run.id, "report": path}) if args.json else path)
     return OK
+
+
+def _corrupt(run: Run, as_json: bool) -> int:
+    return say("corrupt", f"run {run.id} is corrupt: {run.message}.", FAILED, as_json=as_json, run_id=run.id)
 
 
 def _write_report(run: Run, output: str) -> Path:
     try:
         return run.report(Path(output).absolute())
     except OSError as error:
-        raise StoreError(f"the report {output} cannot be written: {error.strerror or error}.") from error
+        if error.errno is None:  # not of the system: a table of the run that cannot be read
+            raise
+        raise StoreError(f"the report {output} cannot be written: {error.strerror}.") from error
 
 
 # -- looking -------------------------------------------------------------------------------------------------
@@ -134,8 +144,7 @@ def _print(run: Run, as_json: bool) -> None:
 def show(args: Namespace) -> int:
     run = load(args.run)
     if run.status == "corrupt":
-        words = f"run {run.id} is corrupt: {run.message}."
-        return say("corrupt", words, FAILED, as_json=args.json, run_id=run.id)
+        return _corrupt(run, args.json)
     _print(run, args.json)
     return OK
 

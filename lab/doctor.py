@@ -110,9 +110,9 @@ def text() -> Check:
 
 
 def accelerators() -> Check:
-    from engine.session import visible_gpus
+    from engine.session import usable_gpus
 
-    count = visible_gpus()
+    count = usable_gpus()
     return Check("GPUs", f"{count}; used when every rank can have one of its own" if count else "none, none needed")
 
 

@@ -25,15 +25,19 @@ def print_program(args: Namespace, job: Job, console: Console) -> None:
     """Raises `JobRefused` for a job, a rank or a comparison that makes no sense."""
     rules.check(job)
     program = compile_job(job)
-    lane = _lane(args.rank, job)
+    chosen = _lane(args.rank, job)
+    for name in ("against", "grid"):
+        if args.rank is not None and getattr(args, name):
+            raise JobRefused(f"--rank shows one rank and --{name} all of them: leave one of the two out.")
     if args.against is not None:
         _print_difference(_other(args.against, args.job, job), program, console, args.json)
     elif args.json:
-        print(json.dumps({"lanes": [[str(action) for action in lane] for lane in program.lanes]}))
+        lanes = program.lanes if chosen is None else (program.lanes[chosen],)
+        print(json.dumps({"lanes": [[str(action) for action in lane] for lane in lanes]}))
     elif args.grid:
         print(grid(program))
     else:
-        sys.stdout.write(_heading(args.rank, job) + program.text(lane))
+        sys.stdout.write(_heading(args.rank, job) + program.text(chosen))
 
 
 def _lane(rank: str | None, job: Job) -> int | None:

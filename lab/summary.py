@@ -6,10 +6,10 @@ Bytes are integers, times are seconds, and what is not known is null. Definition
   `loss_max_abs_diff`: largest |Δ| of the loss over the steps. `grad_norm_max_rel_diff`: largest |Δ| ÷ |one
   process| of the global gradient norm over the steps. `param_max_abs_diff`: largest |Δ| over all weights
   after the last step. It passes if the loss differs by at most 1e-5 relative in every step, the gradient
-  norm by 1e-4, and each weight tensor by 1e-5 (largest |Δ| ÷ largest |weight| of the tensor).
+  norm by 1e-4, and the weights by 1e-5 on the scale of the model (`lab.wording.WEIGHTS_CRITERION`).
 - `seconds` of a step: last end − first start over all ranks. `tokens_per_second`: batch × seq ÷ seconds.
 - bubble: idle ÷ total; `measured` on the clock, `replayed` with each block's forward as 1 and backward as 2
-  units of time and everything else free, `formula` from the literature.
+  units of time and everything else free, `formula` from the literature (of the job's own program only).
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lab.wording import GRAD_NORM_LIMIT, LOSS_LIMIT, PARAM_LIMIT
+
 if TYPE_CHECKING:
     from engine.job import Job
     from engine.program import Program
     from engine.recording import Recording
     from lab.folder import RunInfo
-
-LOSS_LIMIT = 1e-5
-GRAD_NORM_LIMIT = 1e-4
-PARAM_LIMIT = 1e-5
 
 MEMORY_KEYS = (
     "rank", "params", "grads", "optimizer", "activations_peak", "gathered_peak", "buffers_peak", "total_peak",
@@ -106,11 +104,12 @@ def _largest(values: Any) -> float:
 
 def _measured(job: Job, program: Program, recording: Recording | None) -> Row:
     """What the tables say, beside what the formulas say."""
+    from engine.compile import compile_job
     from engine.dryrun import dry_run
     from engine.footprint import predicted_memory
     from lab import analysis
 
-    bubble = analysis.bubble_formula(job)
+    bubble = analysis.bubble_formula(job) if program == compile_job(job) else None
     step = analysis.typical_step(recording) if recording else None
     return {
         "bubble": {
@@ -121,7 +120,7 @@ def _measured(job: Job, program: Program, recording: Recording | None) -> Row:
         "overlap": analysis.overlap(recording, step) if recording and step is not None else {},
         "memory": {
             "per_rank": [_memory(row) for row in analysis.memory_peaks(recording)] if recording else [],
-            "predicted_per_rank": [_memory(row) for row in predicted_memory(job)],
+            "predicted_per_rank": [_memory(row) for row in predicted_memory(job, program)],
         },
         "communication": communication(job, recording, step) if recording and step is not None else [],
     }

@@ -14,9 +14,18 @@ from rich.text import Text
 from engine.mesh import Mesh, mesh_of
 from engine.rules import notes
 from lab.runs import Run, RunCorrupt
-from lab.summary import GRAD_NORM_LIMIT, LOSS_LIMIT, PARAM_LIMIT
-from lab.terminal_tables import MAX_WIDTH, communication, memory, memory_unit, percent
+from lab.terminal_tables import MAX_WIDTH, communication, memory, memory_unit
 from lab.text_timeline import IDLE, LETTERS, MARK, STEP, STYLES, TextTimeline, text_timeline
+from lab.wording import (
+    GRAD_NORM_LIMIT,
+    LOSS_LIMIT,
+    PARAM_LIMIT,
+    WAITING_FOR_CORE,
+    WEIGHTS_CRITERION,
+    percent,
+    power,
+    shared_cores,
+)
 
 Row = dict[str, Any]
 
@@ -53,8 +62,10 @@ def _parts(run: Run, width: int) -> Iterator[RenderableType]:
 
 
 def _sections(run: Run, summary: Row, width: int) -> Iterator[RenderableType]:
-    yield from _section("Time", _timeline(run, width), bubble(summary, run), _shared_cores(run))
-    yield from _section(f"Memory of each rank, {memory_unit(summary)[0]}", memory(summary, width))
+    yield from _section("Time", _timeline(run, width), bubble(summary, run), _waiting(run))
+    yield from _section(
+        f"Memory of each rank, {memory_unit(summary)[0]}", memory(summary, width, run.info.resident_bytes)
+    )
     yield from _section("Sent by one rank in one step", communication(summary))
 
 
@@ -85,8 +96,8 @@ def parity(summary: Row) -> RenderableType:
         f" weights {_tiny(found['param_max_abs_diff'])}"
     )
     definition = (
-        "Δ: largest difference over all steps or weights, of the gradient norm relative;"
-        f" allowed, all relative: {_power(LOSS_LIMIT)}, {_power(GRAD_NORM_LIMIT)}, {_power(PARAM_LIMIT)}"
+        "Δ: largest difference over all steps or weights, of the gradient norm relative; allowed, all relative:"
+        f" {power(LOSS_LIMIT)}, {power(GRAD_NORM_LIMIT)}, {power(PARAM_LIMIT)}; of weights: {WEIGHTS_CRITERION}"
     )
     return Group(
         line + Text(differences, style="not bold default"),
@@ -98,10 +109,6 @@ def _tiny(value: float | None) -> str:
     if value is None:
         return "not a number"
     return "0" if value == 0 else f"{value:.1e}"
-
-
-def _power(value: float) -> str:
-    return f"{value:.0e}".replace("e-0", "e-")
 
 
 def _facts(run: Run) -> Table:
@@ -220,15 +227,17 @@ def bubble(summary: Row, run: Run) -> Text:
     text.append(f"{percent(found['formula'])} by formula" if known else "no formula known", style="not bold")
     definition = (
         "\nidle ÷ total over all ranks; replayed: this very program with 1 for a block's forward, 2 for its"
-        f" backward and 0 for all else; formula: {formula}, {values}"
-    )
+        " backward and 0 for all else"
+    ) + (f"; formula: {formula}, {values}" if known else "")
     return text.append(definition, style="not bold dim")
 
 
-def _shared_cores(run: Run) -> Text | None:
-    cores = int(run.info.environment.get("cpu_count", os.cpu_count() or 1))
-    if run.job.world_size <= cores:
-        return None
-    count = run.job.world_size
-    words = f"{count} processes share {cores} cores: part of the measured idle time is waiting for one"
-    return Text(words, style="dim")
+def _waiting(run: Run) -> Text | None:
+    """What of the busy time was waiting for a core, and why there is so much of it."""
+    from lab import analysis
+
+    step = analysis.typical_step(run.recording)
+    share = None if step is None or run.info.device != "cpu" else analysis.core_wait(run.recording, step)
+    words = [] if share is None else [f"{percent(share)} of computing was waiting for a core: {WAITING_FOR_CORE}."]
+    words.append(shared_cores(run.job.world_size, int(run.info.environment.get("cpu_count", os.cpu_count() or 1))))
+    return Text(" ".join(filter(None, words)), style="dim") if any(words) else None

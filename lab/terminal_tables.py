@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from lab.wording import AXIS_NAMES, RESIDENT, nbytes, percent, unit
+
 Row = dict[str, Any]
 
 MAX_WIDTH = 120
 ROOMY = 90  # columns from which the memory table can afford wide gaps
 
-AXES = {
-    "dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied weights", "world": "all ranks",
-}  # fmt: skip
 CATEGORIES = (
     "params",
     "grads",
@@ -27,20 +27,8 @@ CATEGORIES = (
 )
 
 
-def percent(value: float | None) -> str:
-    return "unknown" if value is None else f"{100 * value:.1f} %"
-
-
 def memory_unit(summary: Row) -> tuple[str, float]:
     return unit(max((row["total_peak"] for row in summary["memory"]["per_rank"]), default=0))
-
-
-def unit(largest: float) -> tuple[str, float]:
-    """(name, bytes) of the unit in which `largest` has one to three digits before the point."""
-    for name, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if largest >= size:
-            return name, size
-    return "bytes", 1.0
 
 
 def amount(value: float) -> str:
@@ -54,8 +42,11 @@ def _table(gap: int = 2) -> Table:
     return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
 
 
-def memory(summary: Row, width: int = MAX_WIDTH) -> Group:
-    """Bytes by category, measured above predicted; ranks that agree in all of it share a row."""
+def memory(summary: Row, width: int = MAX_WIDTH, resident: Sequence[int] = ()) -> Group:
+    """Bytes by category, measured above predicted; ranks that agree in all of it share a row.
+
+    resident: bytes of each rank's process, shown below.
+    """
     size = memory_unit(summary)[1]
     table = _table(gap=2 if width >= ROOMY else 1)
     table.add_column("ranks")
@@ -71,7 +62,11 @@ def memory(summary: Row, width: int = MAX_WIDTH) -> Group:
         table.add_row(spans_of(ranks), "measured", *(amount(value / size) for value, _ in values))
         table.add_row("", "predicted", *(_prediction(wanted, value, size) for value, wanted in values))
     words = "= the same, to the byte. params, grads, optimizer: held throughout; the others: most at any time"
-    return Group(table, Text(words, style="dim"))
+    if not resident:
+        return Group(table, Text(words, style="dim"))
+    least, most = nbytes(min(resident)), nbytes(max(resident))
+    beside = f"resident: {least if least == most else f'{least} to {most}'} a process"
+    return Group(table, Text(words, style="dim"), Text(beside), Text(RESIDENT, style="dim"))
 
 
 def _prediction(wanted: int | None, measured: int, size: float) -> str:
@@ -108,7 +103,7 @@ def communication(summary: Row) -> RenderableType:
         first = row["axis"] not in said
         said.add(row["axis"])
         table.add_row(
-            AXES.get(row["axis"], row["axis"]) if first else "",
+            AXIS_NAMES.get(row["axis"], row["axis"]) if first else "",
             row["op"],
             f"{row['count']:,}",
             amount(row["logical_bytes"] / size),

@@ -76,4 +76,3 @@ class GPT:
 
 def _norm(x: Tensor, params: Params, name: str) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], params[f"{name}.weight"], params[f"{name}.bias"])
-

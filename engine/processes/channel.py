@@ -25,11 +25,14 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True)
 class Request:
-    """What the client wants run. Paths are absolute; the surroundings are the client's, so imports work as there."""
+    """What the client wants run. Paths are absolute; the surroundings are the client's, so imports work as there.
+
+    payloads: the list of all members' payloads, pickled as one, so that what they share (a program) is sent once."""
 
     names: tuple[str, ...]
     targets: tuple[str, ...]
-    payloads: tuple[bytes, ...]
+    groups: tuple[str, ...]
+    payloads: bytes
     folder: str
     log_path: str
     run_json: str | None

@@ -46,12 +46,12 @@ class MemberContext:
 
 @dataclass(frozen=True)
 class Task:
-    """What the supervisor tells a member it forks. `payload` is still pickled: only the member opens it."""
+    """What the supervisor tells a member it forks. `payloads`, of all members, are still pickled: only members look."""
 
     index: int
     size: int
     target: str
-    payload: bytes
+    payloads: bytes
     rendezvous: str
 
 
@@ -103,7 +103,7 @@ def _run(task: Task, slot: StatusSlot, sock: socket.socket) -> int:
         send(EVENT, pickle.dumps(event))
 
     try:
-        payload = pickle.loads(task.payload)
+        payload = pickle.loads(task.payloads)[task.index]
         find_target(task.target)(MemberContext(task.index, task.size, payload, slot, emit, task.rendezvous))
     except SystemExit as end:
         if end.code not in (None, 0):

@@ -19,6 +19,7 @@ class Phase(IntEnum):
     WAITING = 2  # inside a communication call: the reason to stand still may lie with another member
     WRITING = 3
     DONE = 4
+    AWAITING = 5  # until another group is done: no reason to worry while that one works
 
 
 MAX_TEXT = 100  # bytes of UTF-8 kept of an action's text
@@ -28,7 +29,7 @@ _COUNTER_PHASE = struct.Struct("=QB")
 _CPU = struct.Struct("=d")
 _CPU_AT = 112
 
-_COMPUTING, _WAITING, _WRITING, _DONE = (int(p) for p in (Phase.COMPUTING, Phase.WAITING, Phase.WRITING, Phase.DONE))
+_COMPUTING, _WAITING, _WRITING, _DONE, _AWAITING = (int(p) for p in list(Phase)[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,10 @@ class StatusSlot:
     def waiting(self) -> None:
         """The member now waits in communication, still within the same action."""
         self._phase(_WAITING)
+
+    def awaiting(self) -> None:
+        """The member now waits for another group of the run to be done."""
+        self._phase(_AWAITING)
 
     def computing(self) -> None:
         self._phase(_COMPUTING)
@@ -92,6 +97,9 @@ class StatusBoard:
         counter, phase, text = _NOTE.unpack_from(self._memory, at)
         (cpu,) = _CPU.unpack_from(self._memory, at + _CPU_AT)
         return Note(counter, Phase(phase), text.decode("utf-8", errors="ignore") or "starting", cpu)
+
+    def phase(self, index: int) -> Phase:
+        return Phase(_COUNTER_PHASE.unpack_from(self._memory, index * _SLOT_BYTES)[1])
 
     def counter(self, index: int) -> int:
         """The counter alone: what the supervisor compares ten times a second."""

@@ -28,7 +28,7 @@ from engine.processes.channel import CANCEL, DONE, EVENT, FAILED, RAISED, STARTE
 from engine.processes.children import Child, kill_all
 from engine.processes.hang import HangWatch
 from engine.processes.member import DUMP_SIGNAL, Task
-from engine.processes.status import StatusBoard
+from engine.processes.status import Phase, StatusBoard
 from engine.processes.verdict import SERVER, Failure, Grade, Trouble
 
 COLLECT = 0.3  # seconds from the first sign of trouble to the verdict: the others' reports come in
@@ -122,7 +122,7 @@ class Supervisor:
     def _fork(self, index: int, lifeline: int) -> Child:
         request = self._request
         rendezvous = str(Path(request.folder) / "rendezvous")
-        task = Task(index, len(request.names), request.targets[index], request.payloads[index], rendezvous)
+        task = Task(index, len(request.names), request.targets[index], request.payloads, rendezvous)
         return Child.start(task, request.names[index], self._board.slot(index), lifeline, self._log, self._let_go)
 
     def _let_go(self) -> None:
@@ -139,7 +139,8 @@ class Supervisor:
 
     def _watch(self) -> Outcome | Failure:
         """Wait until the run has ended, one way or another."""
-        watch = HangWatch(self._board, self._request.hang_seconds, self._request.spin_seconds)
+        hang, spin = self._request.hang_seconds, self._request.spin_seconds
+        watches = {group: HangWatch(self._board, hang, spin) for group in self._request.groups}
         deadline = float("inf")
         self._selector = self._register()
         while self._living():
@@ -153,14 +154,23 @@ class Supervisor:
                 if time.monotonic() >= deadline:
                     break
                 continue
-            living = self._living()
-            seconds = watch.stuck({child.index: child.pid for child in living}, [child.stopped for child in living])
-            if seconds is not None:
-                return self._stuck(seconds)
+            for group, watch in watches.items():
+                suspects = self._suspects(group)
+                pids, stopped = {one.index: one.pid for one in suspects}, any(one.stopped for one in suspects)
+                if suspects and (seconds := watch.stuck(pids, stopped=stopped)) is not None:
+                    return self._stuck(group, suspects, seconds)
         return self._failure() if self._troubles else Outcome.DONE
 
     def _living(self) -> list[Child]:
         return [child for child in self._children if not child.ended]
+
+    def _suspects(self, group: str) -> list[Child]:
+        """Who of the group has to make progress now: not those that wait for another group, while one is at work."""
+        groups, living = self._request.groups, self._living()
+        patient = {c.index for c in living if self._board.phase(c.index) is Phase.AWAITING and not c.stopped}
+        if not any(groups[child.index] != group and child.index not in patient for child in living):
+            patient.clear()  # there is nobody to wait for
+        return [child for child in living if groups[child.index] == group and child.index not in patient]
 
     def _register(self) -> selectors.BaseSelector:
         selector = selectors.DefaultSelector()
@@ -233,12 +243,12 @@ class Supervisor:
     def _failure(self) -> Failure:
         return verdict.failure(self._troubles, self._request.names, self._board)
 
-    def _stuck(self, seconds: float) -> Failure:
-        """Name who keeps the run from going on, with its Python stack if it can still print one."""
-        living = self._living()
+    def _stuck(self, group: str, suspects: list[Child], seconds: float) -> Failure:
+        """Name who keeps the group from going on, with its Python stack if it can still print one."""
+        living = [child for child in self._living() if self._request.groups[child.index] == group]
         notes = {child.index: self._board.read(child.index) for child in living}
-        stopped = {child.index: child.stopped for child in living if child.stopped}
-        child = self._children[verdict.culprit(notes, stopped)]
+        stopped = {child.index: child.stopped for child in suspects if child.stopped}
+        child = self._children[verdict.culprit({one.index: notes[one.index] for one in suspects}, stopped)]
         if not child.stopped:
             os.kill(child.pid, DUMP_SIGNAL)
             deadline = time.monotonic() + DUMP_WAIT

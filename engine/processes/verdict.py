@@ -16,6 +16,7 @@ from engine.processes.status import Note, Phase, StatusBoard
 
 SHOWN_OTHERS, SHOWN_LINES = 4, 20  # in a failure's message
 SERVER = -1  # the nursery, in place of a member's index
+WAITS = (Phase.WAITING, Phase.AWAITING)
 
 _PEER_GONE = re.compile(
     r"connection (was )?(reset|closed|refused|aborted)|broken pipe|timed out|(socket|wait|application) timeout|"
@@ -141,7 +142,7 @@ def signal_name(number: int) -> str:
 
 def culprit(notes: Mapping[int, Note], stopped: Mapping[int, int]) -> int:
     """Who keeps a stuck run: one that is stopped, else one that waits for nobody, else (a deadlock) the first."""
-    idle = [index for index, note in notes.items() if note.phase is not Phase.WAITING]
+    idle = [index for index, note in notes.items() if note.phase not in WAITS]
     return next(iter([*stopped, *idle, *notes]))
 
 
@@ -153,10 +154,14 @@ def stuck(
     stopped: Mapping[int, int],
     words: str,
 ) -> Failure:
-    """The report on a run that stands still because of `index`: `notes` are those of all members still running."""
+    """The report on a group that stands still because of `index`: `notes` are those of its members still running."""
     note = notes[index]
     if index in stopped:
         cause = f"was stopped by signal {signal_name(stopped[index])} and made no progress for {seconds:.1f} s"
+    elif note.phase is Phase.AWAITING:
+        cause = f"waited {seconds:.1f} s more after all that it could wait for had ended"
+    elif note.phase is Phase.WRITING:
+        cause = f"made no progress for {seconds:.1f} s, writing its recording to the disk"
     elif note.phase is not Phase.WAITING:
         cause = f"made no progress for {seconds:.1f} s and waited for nobody"
     else:

@@ -3,7 +3,7 @@
 from lab.analysis.communication import communication, communication_matrix
 from lab.analysis.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_cause, idle_spans
 from lab.analysis.memory import memory_over_time, memory_peaks
-from lab.analysis.overlap import overlap
+from lab.analysis.overlap import core_wait, overlap
 from lab.analysis.table import NoStep, StepOps, recorded_steps, step_ops, step_window, typical_step
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "bubble_formula",
     "communication",
     "communication_matrix",
+    "core_wait",
     "idle_by_cause",
     "idle_spans",
     "memory_over_time",

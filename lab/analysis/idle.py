@@ -10,9 +10,11 @@ import numpy as np
 
 from engine import formulas
 from engine.job import Job
+from engine.mesh import AXES
 from engine.recording import Recording
 from lab.analysis.intervals import Spans, length, spans, without
 from lab.analysis.table import Mask, Numbers, StepOps, step_ops, window_of
+from lab.wording import AXIS_NAMES
 
 CAUSES = ("dependency", "transfer", "straggler", "done", "host")
 """What an idle rank waits for.
@@ -170,10 +172,9 @@ class _Reasons:
         """(cause, when the last member joined, words for the time before, words for the time after)."""
         o = self.ops
         last = max(self.members.get(row, [row]), key=lambda i: int(o.start[i]))
-        what = f"{o.op[row]} over {_AXIS_NAMES.get(str(o.axis[row]), o.axis[row])}"
+        axis = str(o.axis[row])
+        where = AXIS_NAMES.get(axis, axis)
+        what = f"{o.op[row]} over {f'the {where} axis' if axis in AXES else where}"
         what += f" of {o.unit[row]}" if o.unit[row] else ""
         before, after = f"for rank {o.rank[last]} to join the {what}", f"the {what} is under way"
         return "straggler", int(o.start[last]), before, after
-
-
-_AXIS_NAMES = {"dp": "the data axis", "tp": "the tensor axis", "tie": "the tied ends", "world": "all ranks"}

@@ -52,3 +52,21 @@ def computing_spans(ops: StepOps, rows: slice) -> Spans:
 def blocking(ops: StepOps) -> Mask:
     """Communication inside a computation: the compute stream stands still meanwhile."""
     return ~ops.on_compute & (ops.parent >= 0)
+
+
+def core_wait_ns(ops: StepOps, rows: slice) -> int:
+    """ns in which a rank seems to compute but its main thread has no core: time(computing) − its processor time.
+
+    0 where processor time was not recorded.
+    """
+    used = int(ops.cpu[rows][ops.is_compute[rows]].sum())
+    return max(0, length(computing_spans(ops, rows)) - used) if used > 0 else 0
+
+
+def core_wait(recording: Recording, step: int) -> float | None:
+    """Share of all ranks' computing time that was waiting for a core; None if processor time was not recorded."""
+    ops = step_ops(recording, step)
+    if not (ops.cpu > 0).any():
+        return None
+    computing = sum(length(computing_spans(ops, rows)) for _, rows in ops.by_rank())
+    return sum(core_wait_ns(ops, rows) for _, rows in ops.by_rank()) / computing if computing else None

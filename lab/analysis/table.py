@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -74,6 +75,10 @@ class StepOps:
     @cached_property
     def end(self) -> Numbers:
         return self._ints("end_ns")
+
+    @cached_property
+    def cpu(self) -> Numbers:
+        return self._ints("cpu_ns")
 
     @cached_property
     def logical(self) -> Numbers:
@@ -186,7 +191,7 @@ class StepOps:
 
 def step_ops(recording: Recording, step: int) -> StepOps:
     """The rows of `step`. Raises `NoStep` if there are none."""
-    rows = recording.ops.filter(pc.equal(recording.ops["step"], step))
+    rows = recording.ops_of(step)
     if not rows.num_rows:
         raise NoStep(f"step {step} was not recorded: there are steps {recorded_steps(recording)}.")
     return StepOps(rows.sort_by([("rank", "ascending"), ("seq", "ascending")]).combine_chunks())
@@ -194,8 +199,7 @@ def step_ops(recording: Recording, step: int) -> StepOps:
 
 def recorded_steps(recording: Recording) -> list[int]:
     """Every step with at least one operation."""
-    steps: list[int] = sorted(pc.unique(recording.ops["step"]).to_pylist())
-    return steps
+    return sorted({step for batch in recording.ops_batches(["step"]) for step in pc.unique(batch["step"]).to_pylist()})
 
 
 def step_window(recording: Recording, step: int) -> tuple[int, int]:
@@ -209,22 +213,32 @@ def window_of(ops: StepOps) -> tuple[int, int]:
 
 
 def typical_step(recording: Recording) -> int | None:
-    """The step to show: of those all ranks completed, the first left out as warm-up, the one of median
-    length.
+    """The step to show: of those all ranks completed, the first left out as warm-up, the one of median length.
 
     With an even number the shorter of the two in the middle. A run cut short in its first step shows that;
-    a run without operations has none.
+    a run without operations has none. It is looked for once in a recording.
     """
-    ops = recording.ops
-    if not ops.num_rows:
-        return None
-    stepped = ops.filter(pc.equal(ops["kind"], Kind.STEP.value))
-    ended = stepped.group_by("step").aggregate([("rank", "count_distinct")])
-    everyone = pc.count_distinct(ops["rank"]).as_py()
-    complete = [row["step"] for row in ended.to_pylist() if row["rank_count_distinct"] == everyone]
-    candidates = sorted(complete)[1:] or complete or recorded_steps(recording)[:1]
-    lengths = []
-    for step in candidates:
-        start, end = step_window(recording, step)
-        lengths.append((end - start, step))
-    return sorted(lengths)[(len(lengths) - 1) // 2][1]
+    if recording not in _typical:
+        _typical[recording] = _typical_step(recording)
+    return _typical[recording]
+
+
+_typical: WeakKeyDictionary[Recording, int | None] = WeakKeyDictionary()
+
+
+def _typical_step(recording: Recording) -> int | None:
+    lengths: dict[int, int] = {}
+    finished: dict[int, int] = {}  # by how many ranks
+    ranks: set[int] = set()
+    for ops in recording.ops_batches(["step", "rank", "kind", "stream", "start_ns", "end_ns"]):
+        ranks.update(pc.unique(ops["rank"]).to_pylist())
+        stepped = ops.filter(pc.equal(ops["kind"], Kind.STEP.value)).group_by("step")
+        for row in stepped.aggregate([("rank", "count_distinct")]).to_pylist():
+            finished[row["step"]] = row["rank_count_distinct"]
+        # a step's window is that of its compute streams, see `window_of`
+        spans = ops.filter(pc.equal(ops["stream"], "compute")).group_by("step")
+        for row in spans.aggregate([("start_ns", "min"), ("end_ns", "max")]).to_pylist():
+            lengths[row["step"]] = row["end_ns_max"] - row["start_ns_min"]
+    complete = sorted(step for step, count in finished.items() if count == len(ranks))
+    candidates = sorted(complete[1:] or complete, key=lambda step: (lengths.get(step, 0), step))
+    return candidates[(len(candidates) - 1) // 2] if candidates else min(recorded_steps(recording), default=None)

@@ -57,7 +57,8 @@ _keep_figures_local()
 
 def timeline(run: HasRecording, step: int | None = None, theme: Theme = "light") -> go.Figure:
     """Ranks × time of one step."""
-    return timeline_figure(run.recording, run.job, step=step, theme=theme)
+    by_hand = run.summary["bubble"]["formula"] is None
+    return timeline_figure(run.recording, run.job, step=step, theme=theme, by_hand=by_hand)
 
 
 def grid(run: HasRecording, colour: Colour = "memory", theme: Theme = "light") -> go.Figure:

@@ -10,12 +10,14 @@ from engine.job import Job
 from engine.recording import Recording
 from lab.analysis.idle import CAUSES, idle_by_cause
 from lab.analysis.intervals import length, spans
-from lab.analysis.overlap import blocking, computing_spans
+from lab.analysis.overlap import blocking, computing_spans, core_wait_ns
 from lab.analysis.table import StepOps, step_ops, typical_step, window_of
-from lab.figures.palette import Palette, Theme, empty, figure, palette, percent, seconds
+from lab.figures.palette import Palette, Theme, empty, figure, palette
+from lab.wording import percent, seconds
 
 NAMES = {
     "computing": "computing",
+    "core": "busy, but waiting for a core",
     "layer": "collectives inside layers",
     "dependency": "idle: waits for another rank to compute",
     "straggler": "idle: waits for a rank to join a collective",
@@ -26,7 +28,9 @@ NAMES = {
 
 
 def time_shares(recording: Recording, step: int) -> dict[int, dict[str, float]]:
-    """Seconds of each rank in a step: computing, in collectives inside layers, and idle by cause."""
+    """Seconds of each rank in a step: computing (waiting for a core apart), in collectives inside layers, and
+    idle by cause.
+    """
     ops = step_ops(recording, step)
     idle = idle_by_cause(recording, step)
     return {rank: {**_working(ops, rows), **idle[rank]} for rank, rows in ops.by_rank()}
@@ -35,7 +39,9 @@ def time_shares(recording: Recording, step: int) -> dict[int, dict[str, float]]:
 def _working(ops: StepOps, rows: slice) -> dict[str, float]:
     inside = (blocking(ops) & ~ops.in_step)[rows]
     layer = length(spans(ops.start[rows][inside], ops.end[rows][inside]))
-    return {"computing": length(computing_spans(ops, rows)) / 1e9, "layer": layer / 1e9}
+    core = core_wait_ns(ops, rows)
+    computing = length(computing_spans(ops, rows)) - core
+    return {"computing": computing / 1e9, "core": core / 1e9, "layer": layer / 1e9}
 
 
 def bubble_figure(recording: Recording, job: Job, *, step: int | None = None, theme: Theme = "light") -> go.Figure:
@@ -62,6 +68,7 @@ def _bars(name: str, ranks: list[int], values: list[float], whole: float, p: Pal
     """One kind of time on every rank; idle kinds differ by pattern as well as by colour."""
     colour, shape = {
         "computing": (p.blue, ""),
+        "core": (p.blue, "|"),
         "layer": (p.purple, ""),
         "dependency": (p.idle, "/"),
         "straggler": (p.orange, "\\"),
@@ -84,6 +91,7 @@ def shares_title(shares: Mapping[int, Mapping[str, float]]) -> str:
     whole = sum(total.values()) or 1.0
     cause = max(CAUSES, key=lambda c: total[c])
     idle = sum(total[c] for c in CAUSES) / whole
+    core = f"waiting for a core {percent(total['core'] / whole)}, " if total["core"] else ""
     layers = f"collectives inside layers {percent(total['layer'] / whole)}, " if total["layer"] else ""
     main = f" (largest part, {percent(total[cause] / whole)}: {NAMES[cause].removeprefix('idle: ')})" if idle else ""
-    return f"Computing {percent(total['computing'] / whole)}, {layers}idle {percent(idle)}{main}"
+    return f"Computing {percent(total['computing'] / whole)}, {core}{layers}idle {percent(idle)}{main}"

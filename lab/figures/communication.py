@@ -9,7 +9,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from lab.figures.palette import AXIS_NAMES, Theme, empty, figure, hatched, nbytes, palette
+from lab.figures.palette import Theme, empty, figure, hatched, palette
+from lab.wording import AXIS_NAMES, nbytes
 
 _MOST_CELLS_WITH_TEXT = 12 * 12
 _WORDS = {

@@ -10,7 +10,8 @@ import plotly.graph_objects as go
 from engine.job import Job
 from engine.mesh import AXES, Mesh, mesh_of
 from engine.units import stages
-from lab.figures.palette import AXIS_NAMES, Palette, Theme, figure, nbytes, palette, percent
+from lab.figures.palette import Palette, Theme, figure, palette
+from lab.wording import AXIS_NAMES, nbytes, percent
 
 Colour = Literal["memory", "idle", "stage"]
 

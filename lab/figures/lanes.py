@@ -12,7 +12,8 @@ from engine.mesh import Mesh
 from lab.analysis.idle import idle_spans
 from lab.analysis.overlap import blocking, communicating
 from lab.analysis.table import Mask, Numbers, StepOps, window_of
-from lab.figures.palette import AXIS_NAMES, Palette, nbytes, seconds
+from lab.figures.palette import Palette
+from lab.wording import AXIS_NAMES, nbytes, seconds
 
 CATEGORIES = ("forward", "backward", "step", "tensor", "data", "pipeline", "idle")
 LABELS = {

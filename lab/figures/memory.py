@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from engine.recording import CATEGORIES, Recording
 from lab.analysis.memory import KEY, memory_over_time
-from lab.figures.palette import Palette, Theme, empty, figure, nbytes, palette
+from lab.figures.palette import Palette, Theme, empty, figure, palette
+from lab.wording import nbytes, unit
 
 _MEANING = {
     "params": "parameters",
@@ -44,7 +45,7 @@ def memory_figure(
     if not measured:
         return empty("Memory", "No step was completed, so no memory was recorded.", theme)
     p, traces = palette(theme), []
-    unit, scale = _unit(max(row["total_peak"] for row in measured))
+    name_of_unit, scale = unit(max(row["total_peak"] for row in measured))
     sets = [("measured", measured, -0.21), ("predicted", predicted, 0.21)] if predicted else [("", measured, 0.0)]
     for which, rows, shift in sets:
         bottom = np.zeros(len(rows))
@@ -59,7 +60,7 @@ def memory_figure(
     ranks = [row["rank"] for row in measured]
     step = max(1, len(ranks) // 16)
     fig.update_xaxes(title_text="rank", tickvals=ranks[::step], showgrid=False)
-    return fig.update_yaxes(title_text=unit, rangemode="tozero")
+    return fig.update_yaxes(title_text=name_of_unit, rangemode="tozero")
 
 
 def _bar(name: str, which: str, x: Floats, bottom: Floats, values: Floats, scale: float, p: Palette) -> go.Bar:
@@ -109,10 +110,6 @@ def memory_title(measured: Sequence[Mapping[str, int]], predicted: Sequence[Mapp
     return f"{title}; predicted {nbytes(guess)}" if guess else title
 
 
-def _unit(most: float) -> tuple[str, float]:
-    return next((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0)) if most >= s or s == 1)
-
-
 def memory_over_time_figure(
     recording: Recording, rank: int, *, window: tuple[int, int] | None = None, theme: Theme = "light"
 ) -> go.Figure:
@@ -123,7 +120,7 @@ def memory_over_time_figure(
     start, end = window or _steps_window(recording, rank, time)
     time, held = _cut(time, held, start, end)
     p = palette(theme)
-    unit, scale = _unit(held.sum(axis=0).max())
+    name_of_unit, scale = unit(held.sum(axis=0).max())
     traces = [
         go.Scatter(
             x=(time - start) / 1e6, y=held[i] / scale, name=_MEANING[name], stackgroup="all", mode="lines",
@@ -142,7 +139,7 @@ def memory_over_time_figure(
         arrowcolor=p.ink, font={"color": p.ink}, bgcolor=p.paper,
     )  # fmt: skip
     fig.update_xaxes(title_text="ms", range=[0, (end - start) / 1e6])
-    return fig.update_yaxes(title_text=unit, range=[0, total[at] / scale * 1.3])
+    return fig.update_yaxes(title_text=name_of_unit, range=[0, total[at] / scale * 1.3])
 
 
 def _steps_window(recording: Recording, rank: int, time: Ints) -> tuple[int, int]:

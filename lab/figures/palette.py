@@ -63,9 +63,6 @@ def ink_on(colour: str) -> str:
     return "#FFFFFF" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.183 else "#0B0D10"
 
 
-AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
-
-
 def palette(theme: Theme) -> Palette:
     return PALETTES[theme]
 
@@ -125,24 +122,3 @@ def hatched(colour: str, theme: Theme, shape: str = "/") -> dict[str, Any]:
         "fillmode": "replace",
     }
     return {"color": colour, "pattern": pattern, "line": {"color": colour, "width": 0.5}}
-
-
-def nbytes(value: float) -> str:
-    """Bytes in words: 512 B, 4.10 MB (powers of ten)."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(value) < 999.5 or unit == "GB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
-        value /= 1000
-    raise AssertionError
-
-
-def seconds(value: float) -> str:
-    """A time in words: 85 µs, 3.2 ms, 1.4 s."""
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if value * scale >= 0.9995 or unit == "µs":
-            return f"{value * scale:.3g} {unit}"
-    raise AssertionError
-
-
-def percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f} %" if fraction < 0.0995 else f"{100 * fraction:.0f} %"

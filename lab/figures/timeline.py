@@ -10,18 +10,20 @@ from engine.recording import Recording
 from lab.analysis.idle import bubble, bubble_formula
 from lab.analysis.table import step_ops, typical_step
 from lab.figures.lanes import CATEGORIES, LABELS, Boxes, Lanes, boxes, labels, lay_out
-from lab.figures.palette import AXIS_NAMES, Palette, Theme, empty, figure, hatched, ink_on, palette, percent
+from lab.figures.palette import Palette, Theme, empty, figure, hatched, ink_on, palette
 from lab.figures.raster import raster_traces
+from lab.wording import AXIS_NAMES, SCHEDULE_NAMES, percent
 
 MOST_BOXES = 4000
 """Above this many boxes a browser gets slow to zoom, so the timeline is drawn as a raster instead."""
-_SCHEDULES = {"naive": "unpipelined", "gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B"}
 _MOST_NAMED_LANES = 16
 _NARROWEST = 600  # pixels the time axis has at least; what fits there fits everywhere
 
 
-def timeline_figure(recording: Recording, job: Job, *, step: int | None = None, theme: Theme = "light") -> go.Figure:
-    """The timeline of a step, by default the typical one."""
+def timeline_figure(
+    recording: Recording, job: Job, *, step: int | None = None, theme: Theme = "light", by_hand: bool = False
+) -> go.Figure:
+    """The timeline of a step, by default the typical one. by_hand: the program is not the job's own."""
     step = typical_step(recording) if step is None else step
     if step is None:
         return empty("Timeline", "No step was completed, so there is nothing to draw.", theme)
@@ -29,7 +31,9 @@ def timeline_figure(recording: Recording, job: Job, *, step: int | None = None, 
     p, few = palette(theme), _few(lanes)
     traces = _bars(boxes(lanes, p), p, theme) + _texts(lanes, p) if few else raster_traces(lanes, p)
     height = min(90 + (74 if few else 18) * len(lanes.order), 1400)
-    fig = figure(timeline_title(recording, job, step), theme, height, traces, barmode="overlay", hovermode="closest")
+    fig = figure(
+        timeline_title(recording, job, step, by_hand), theme, height, traces, barmode="overlay", hovermode="closest"
+    )
     fig.update_xaxes(title_text=f"ms since the start of step {step}", range=[0, lanes.milliseconds], zeroline=False)
     return fig.update_yaxes(**(_rank_axis(lanes) if few else {"autorange": "reversed", "showgrid": False}))
 
@@ -39,11 +43,13 @@ def _few(lanes: Lanes) -> bool:
     return len(lanes.ops.rank) <= MOST_BOXES
 
 
-def timeline_title(recording: Recording, job: Job, step: int) -> str:
+def timeline_title(recording: Recording, job: Job, step: int, by_hand: bool = False) -> str:
     """The point of the timeline in one line."""
     found = f"Bubble {percent(bubble(recording, job, step))} = idle ÷ total on the compute streams of step {step}"
+    if by_hand:
+        return f"{found}; no formula is known for this program"
     p, formula = job.plan.pp, bubble_formula(job)
-    name = _SCHEDULES[job.plan.schedule]
+    name = SCHEDULE_NAMES[job.plan.schedule]
     return f"{found}; {name} formula {percent(formula)}" if p > 1 else f"{found}; no pipeline"
 
 

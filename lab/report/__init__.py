@@ -4,13 +4,13 @@ anything.
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
 from engine.rules import notes
+from lab.folder import write_whole
 from lab.report import proof, sections
 from lab.report.html import Html, join, paragraph, tag
 from lab.report.reportable import Reportable
@@ -39,12 +39,7 @@ def write_report(run: Reportable, path: Path) -> Path:
     step.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(report_html(run), encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(path, report_html(run))
     return path
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lab.analysis import typical_step
-from lab.figures.palette import AXIS_NAMES, nbytes, percent, seconds
 from lab.report.html import Html, join, paragraph, tag
 from lab.report.reportable import Reportable
+from lab.wording import AXIS_NAMES, nbytes, percent, seconds
 
 
 def parity_badge(run: Reportable) -> Html:
@@ -57,13 +57,17 @@ def key_numbers(run: Reportable) -> Html:
     return tag("dl", *tiles, class_="numbers") if tiles else Html("")
 
 
+def _loss(step: Mapping[str, Any]) -> str:
+    return "not a number" if step["loss"] is None else f"{step['loss']:.4f}"
+
+
 def _numbers(run: Reportable) -> Iterator[tuple[str, str, str]]:
     summary = run.summary
     steps, bubble = summary.get("steps") or [], summary.get("bubble") or {}
     if steps:
         shown = typical_step(run.recording)
         typical = next((step for step in steps if step["step"] == shown), steps[-1])
-        yield "Loss", f"{steps[-1]['loss']:.4f}", f"after {len(steps)} steps, from {steps[0]['loss']:.4f}"
+        yield "Loss", _loss(steps[-1]), f"after {len(steps)} steps, from {_loss(steps[0])}"
         yield (
             "Step time",
             seconds(typical["seconds"]),

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.mesh import mesh_of
 from engine.recording import CATEGORIES, Recording
 from lab import figures
-from lab.analysis import CAUSES, step_ops, typical_step
+from lab.analysis import CAUSES, core_wait, step_ops, typical_step
 from lab.analysis.memory import KEY
 from lab.figures.bubble import NAMES, time_shares
 from lab.figures.communication import operation_name
 from lab.figures.grid import MOST_LABELS, Colour, holds
 from lab.figures.lanes import lay_out
-from lab.figures.palette import nbytes, percent, seconds
 from lab.figures.timeline import describe
 from lab.report.html import Html, details, paragraph, table, tag
 from lab.report.plots import plot
 from lab.report.reportable import Reportable
+from lab.wording import RESIDENT, WAITING_FOR_CORE, nbytes, percent, seconds, shared_cores
 
 Row = Mapping[str, Any]
 
@@ -38,30 +38,28 @@ def time_section(run: Reportable) -> Html:
         ]
         for rank, row in sorted(shares.items())
     ]
-    caption = f"Time of each rank in step {step}: two columns of work, then idle time by cause"
+    caption = f"Time of each rank in step {step}: columns of work, then idle time by cause"
     return _section(
         "time",
         "Time: who worked, who waited and why",
-        _shared_cores(run),
+        _shared_cores(run, step),
         plot("timeline", lambda theme: figures.timeline(run, theme=theme), describe(lanes), width="wide"),
         plot(
             "shares",
             lambda theme: figures.bubble(run, theme=theme),
-            "One bar a rank. Solid is work, patterned is idle, by what it waited for.",
+            "One bar a rank. Solid is work, patterned is waiting, by what for.",
             details("The same as a table", table(caption, heads, rows)),
         ),
     )
 
 
-def _shared_cores(run: Reportable) -> Html:
+def _shared_cores(run: Reportable, step: int) -> Html:
     cores = run.info.environment.get("cpu_count")
     if run.info.device != "cpu" or not cores or run.job.world_size <= cores:
         return Html("")
-    note = (
-        f"{run.job.world_size} processes shared {cores} processor core{'s' if cores > 1 else ''}: part of the"
-        " measured waiting is waiting for a core. The replayed bubble is free of that."
-    )
-    return paragraph(note, class_="faint")
+    share = core_wait(run.recording, step)
+    words = "" if share is None else f" {percent(share)} of what looks busy was that: {WAITING_FOR_CORE}."
+    return paragraph(shared_cores(run.job.world_size, cores) + words, class_="faint")
 
 
 def grid_section(run: Reportable) -> Html:
@@ -110,7 +108,17 @@ def memory_section(run: Reportable) -> Html:
             lambda theme: figures.memory_over_time(run, most, theme=theme),
             f"What rank {most} held over the whole training, stacked by category.",
         ),
+        _resident(run.info.resident_bytes),
     )
+
+
+def _resident(found: Sequence[int]) -> Html:
+    """What the system counted for each process, beside the ledger."""
+    if not found:
+        return Html("")
+    listed = ", ".join(f"rank {rank}: {nbytes(size)}" for rank, size in enumerate(found))
+    words = f"Whole processes: {nbytes(min(found))} to {nbytes(max(found))} resident. {RESIDENT}"
+    return tag("div", paragraph(words), details("Each rank's process", paragraph(listed)), class_="card")
 
 
 def _memory_table(measured: list[Row], predicted: list[Row]) -> Html:
@@ -201,9 +209,9 @@ def steps_section(run: Reportable) -> Html:
     cells = [
         [
             r["step"],
-            f"{r['loss']:.6f}",
+            _or_dash(r["loss"]),
             _or_dash(r["reference_loss"]),
-            f"{r['grad_norm']:.4f}",
+            _or_dash(r["grad_norm"], 4),
             seconds(r["seconds"]),
             f"{r['tokens_per_second']:,.0f}",
         ]
@@ -219,8 +227,8 @@ def _steps(recording: Recording) -> list[Row]:
     return rows
 
 
-def _or_dash(value: float | None) -> str:
-    return "–" if value is None or value != value else f"{value:.6f}"
+def _or_dash(value: float | None, digits: int = 6) -> str:
+    return "–" if value is None or value != value else f"{value:.{digits}f}"
 
 
 def _section(name: str, title: str, *content: object) -> Html:

@@ -7,13 +7,16 @@ from typing import Any
 
 from engine.formulas import parameters
 from engine.job import Job
-
-SCHEDULE_NAMES = {
-    "naive": "no pipelining: one micro-batch at a time through all stages",
-    "gpipe": "the GPipe schedule",
-    "1f1b": "the 1F1B schedule",
-    "interleaved": "the interleaved 1F1B schedule",
-}
+from lab.wording import (
+    GRAD_NORM_LIMIT,
+    LOSS_LIMIT,
+    PARAM_LIMIT,
+    RESIDENT,
+    SCHEDULE_NAMES,
+    WAITING_FOR_CORE,
+    WEIGHTS_CRITERION,
+    power,
+)
 
 
 def job_in_words(job: Job) -> str:
@@ -33,7 +36,7 @@ def _how(job: Job) -> str:
     words = [f"ZeRO stage {job.effective_zero}"] if job.effective_zero else []
     if plan.pp > 1:
         chunks = f" with {plan.chunks} chunks a rank" if plan.chunks > 1 else ""
-        words.append(f"{SCHEDULE_NAMES[plan.schedule]}{chunks} over {plan.microbatches} micro-batches")
+        words.append(f"the {SCHEDULE_NAMES[plan.schedule]} schedule{chunks} over {plan.microbatches} micro-batches")
     elif plan.microbatches > 1:
         words.append(f"gradients accumulated over {plan.microbatches} micro-batches")
     words += ["sequence parallelism"] if job.scatters_sequence else []
@@ -62,8 +65,9 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "Parity",
         "The same job was also run as one process, with the same weights and data. Loss: largest |Δ| "
         "over the steps. Gradient norm: largest |Δ| ÷ |value in one process| over the steps. Weights: "
-        "largest |Δ| over all weights after the last step. It passes within 1e-5 relative for each "
-        "loss and weight tensor, 1e-4 for each gradient norm.",
+        "largest |Δ| over all weights after the last step. It passes within "
+        f"{power(LOSS_LIMIT)} relative for each loss, {power(GRAD_NORM_LIMIT)} for each gradient norm and "
+        f"{power(PARAM_LIMIT)} for the weights: {WEIGHTS_CRITERION}.",
     ),
     (
         "Step shown",
@@ -78,6 +82,10 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "costing 1, its backward 2 and all else nothing. Formula: (p−1)/(m+p−1) for GPipe and 1F1B, "
         "(p−1)/(vm+p−1) interleaved, (p−1)/p without pipelining; p pipeline ranks, m micro-batches, v "
         "chunks.",
+    ),
+    (
+        "Waiting for a core",
+        f"A part of what looks busy: {WAITING_FOR_CORE}. More processes than cores take turns.",
     ),
     (
         "Idle causes",
@@ -99,7 +107,8 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "Every byte a rank's ledger holds is in one category. Parameters, gradients, optimizer state: "
         "held at the end. Activations (saved for backward), gathered (full parameters held for a "
         "moment), buffers (messages and reductions): the most at any time. Highest total: the most of "
-        "all together at any one time. Predicted: from the job's numbers alone.",
+        "all together at any one time. Predicted: from the job's numbers and its program alone. "
+        f"{RESIDENT}",
     ),
     (
         "Counted bytes",

@@ -19,9 +19,10 @@ from engine.processes.member import MemberContext
 def join(ctx: MemberContext) -> None:
     ctx.status.action(b"joining the others")
     ctx.status.waiting()
-    store = dist.FileStore(ctx.rendezvous, ctx.size)
+    size = ctx.payload.get("ranks", ctx.size)
+    store = dist.FileStore(ctx.rendezvous, size)
     patience = timedelta(seconds=ctx.payload.get("patience", 60))
-    dist.init_process_group("gloo", store=store, rank=ctx.index, world_size=ctx.size, timeout=patience)
+    dist.init_process_group("gloo", store=store, rank=ctx.index, world_size=size, timeout=patience)
 
 
 def all_reduce(ctx: MemberContext, name: str = "all_reduce") -> float:
@@ -163,6 +164,23 @@ def deadlocks(ctx: MemberContext) -> None:
     ctx.status.action(f"recv act mb0 <- rank {1 - ctx.index}".encode())
     ctx.status.waiting()
     dist.recv(torch.ones(4), src=1 - ctx.index)
+
+
+def awaits_a_file(ctx: MemberContext) -> None:
+    """Waits for what another group leaves; the one that is to stop itself does so while waiting."""
+    ctx.emit({"pid": os.getpid(), "supervisor": os.getppid()})
+    ctx.status.action(b"waiting for the file")
+    ctx.status.awaiting()
+    while not Path(ctx.payload["file"]).exists():
+        time.sleep(0.02)
+        if ctx.index == ctx.payload.get("culprit"):
+            stops_itself(ctx)
+
+
+def leaves_a_file(ctx: MemberContext) -> None:
+    """Works visibly for a while, then writes the file."""
+    works_then_finishes(ctx)
+    Path(ctx.payload["file"]).touch()
 
 
 def works_then_finishes(ctx: MemberContext) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.compile import compile_job
 from engine.job import Job, JobRefused
 from engine.rules import check, notes
 
@@ -81,6 +82,41 @@ def test_the_nearest_valid_settings_that_a_refusal_names_are_accepted(options: d
 def test_settings_without_effect_are_noted() -> None:
     said = notes(Job.from_options(sequence_parallel=True, zero=2, keep_gathered=True))
     assert len(said) == 3 and "tp=1" in said[0] and "dp=1" in said[1] and "ZeRO-3" in said[2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prefetch": 3}, {"prefetch": 3, "dp": 2, "zero": 2}, {"prefetch": 3, "zero": 3},
+        {"prefetch": 0, "dp": 2, "zero": 3, "overlap": False}, {"bucket_kb": 1}, {"bucket_kb": 1, "dp": 2, "zero": 2},
+        {"bucket_kb": 1, "dp": 2, "zero": 3}, {"overlap": False},
+    ],
+)  # fmt: skip
+def test_a_setting_noted_as_without_effect_compiles_to_the_same_program(options: dict[str, Any]) -> None:
+    name, rest = next(iter(options)), dict(list(options.items())[1:])
+    assert any(note.startswith(f"{name}=") for note in notes(Job.from_options(**options)))
+    assert compile_job(Job.from_options(**options)) == compile_job(Job.from_options(**rest))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prefetch": 3, "dp": 2, "zero": 3}, {"prefetch": 3, "dp": 2, "zero": 3, "keep_gathered": True},
+        {"bucket_kb": 9999, "dp": 2, "zero": 1}, {"overlap": False, "dp": 2},
+    ],
+)  # fmt: skip
+def test_a_setting_with_an_effect_is_not_noted(options: dict[str, Any]) -> None:
+    name, rest = next(iter(options)), dict(list(options.items())[1:])
+    assert not [note for note in notes(Job.from_options(**options)) if note.startswith(f"{name}=")]
+    assert compile_job(Job.from_options(**options)) != compile_job(Job.from_options(**rest))
+
+
+def test_a_text_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "secret.txt"
+    path.write_text("x" * 1000)
+    monkeypatch.setattr("engine.rules.os.access", lambda *_: False)  # root may read everything
+    with pytest.raises(JobRefused, match="is a file you may not read: name a readable text file"):
+        check(Job.from_options(text=str(path)))
 
 
 @given(

@@ -286,6 +286,47 @@ def test_a_rank_that_spins_is_ended_by_the_longer_limit(tmp_path: Path) -> None:
     assert "in spins" in failure.traceback
 
 
+# -- two groups --------------------------------------------------------------------------------------------------
+
+
+def beside(function: str, **payload: Any) -> Member:
+    return Member("reference", f"fake_ranks:{function}", payload, group="reference")
+
+
+def test_a_stopped_rank_is_named_though_a_second_group_makes_progress(tmp_path: Path) -> None:
+    ranks = members(4, "troubled", ranks=4, culprit=2, trouble="stops_itself")
+    failure = failure_of(tmp_path, Sabotage(4), [*ranks, beside("works_then_finishes", seconds=60)])
+    assert failure.member == "rank 2 (data 2)"
+    assert "was stopped by signal SIGSTOP" in failure.cause
+    assert len(failure.others) == 3  # the ranks that wait for it; the reference has no part in it
+
+
+def test_a_stopped_reference_is_named_though_the_ranks_make_progress(tmp_path: Path) -> None:
+    who = [*members(2, "troubled", ranks=2), beside("stops_itself")]
+    failure = failure_of(tmp_path, Sabotage(2), who)
+    assert (failure.member, failure.others) == ("reference", ())
+
+
+def test_ranks_that_wait_for_a_slow_reference_are_no_hang(tmp_path: Path) -> None:
+    file = str(tmp_path / "file")
+    who = [*members(2, "awaits_a_file", file=file), beside("leaves_a_file", file=file, seconds=4)]
+    assert len(run(tmp_path, who, hang_seconds=0.8)) == 2
+
+
+def test_a_rank_stopped_while_it_waits_for_the_reference_is_named(tmp_path: Path) -> None:
+    who = members(3, "awaits_a_file", file=str(tmp_path / "file"), culprit=1)
+    failure = failure_of(tmp_path, Sabotage(3), [*who, beside("works_then_finishes", seconds=60)])
+    assert failure.member == "rank 1 (data 1)"
+    assert "was stopped by signal SIGSTOP" in failure.cause
+
+
+def test_waiting_for_what_a_reference_that_has_ended_did_not_leave_is_a_hang(tmp_path: Path) -> None:
+    who = members(2, "awaits_a_file", file=str(tmp_path / "file"))
+    failure = failure_of(tmp_path, Sabotage(2), [*who, beside("quiet")], hang_seconds=0.8)
+    assert failure.action == "waiting for the file"
+    assert "all that it could wait for had ended" in failure.cause
+
+
 # -- ending on purpose, and by force -------------------------------------------------------------------------------
 
 

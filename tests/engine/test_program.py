@@ -64,6 +64,9 @@ def test_the_difference_of_two_plans_shows_what_zero_3_adds() -> None:
         ("forward block0", "line 1: expected 'pipeline 0:'"),
         ("pipeline 0:\n  foward block0 mb0", "line 2: 'foward' is no kind of action: did you mean forward?"),
         ("pipeline 0:\n  forward blok0 mb0", "line 2: cannot read 'blok0'"),
+        ("pipeline 0:\n  step\npipeline 2:\n  step", "line 3: expected 'pipeline 1:' here, found 'pipeline 2:'"),
+        ("pipeline 1:\n  step", "line 1: expected 'pipeline 0:' here, found 'pipeline 1:'"),
+        ("pipeline 0:\n  forward block0 mb0 mb1", "line 2: 'mb1' in 'forward block0 mb0 mb1' is one too many"),
     ],
 )
 def test_unreadable_program_text_is_refused_with_its_line(text: str, words: str) -> None:

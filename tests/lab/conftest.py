@@ -45,7 +45,7 @@ class PretendedLaunch:
         cancel: threading.Event | None = None,
     ) -> None:
         self.calls += 1
-        job, parity = Job.from_options(**members[0].payload["job"]), members[0].payload["parity"]
+        job, parity = members[0].payload["job"], members[0].payload["reference"] is not None
         ranks, folder = range(job.world_size), log_path.parent
         log_path.write_text("")
         for rank in ranks:
@@ -58,7 +58,7 @@ class PretendedLaunch:
         if parity:
             losses = [_loss(step) * (1 + self.reference_off_by) for step in range(job.training.steps)]
             reference = {"event": "reference", "losses": losses, "grad_norms": [1.0] * len(losses)}
-            on_event("reference", reference)
+            on_event("rank 0", reference)
         off = self.weights_off_by if parity else None
         for rank in ranks:
             report = {"event": "finished", "rank": rank, "rss_bytes": 10**8}

@@ -22,6 +22,7 @@ class FakeInfo:
     backend: str = "gloo"
     device: str = "cpu"
     backend_reason: str = "no GPU on this machine"
+    resident_bytes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from engine.dryrun import dry_run
 from engine.job import Job
 from engine.recording import Op, Recording
 from lab import analysis
+from lab.figures.bubble import shares_title, time_shares
 from tests.lab.synthetic import LIFELIKE, Costs, Synthesis, message, op, recording_of, synthetic
 
 SCHEDULES: list[dict[str, Any]] = [
@@ -66,6 +67,29 @@ def test_a_step_lasts_from_the_first_start_to_the_last_end_on_any_compute_stream
 def test_asking_for_a_step_that_was_not_recorded_says_which_ones_were() -> None:
     with pytest.raises(analysis.NoStep, match=r"step 7 .* \[0\]"):
         analysis.step_window(recording_of([compute(0, 0, 0, 5)]), 7)
+
+
+# -- waiting for a core
+
+
+def test_waiting_for_a_core_is_what_computing_takes_beyond_its_processor_time() -> None:
+    # 100 ns with a collective of 30 in it leave 70 of computing, of which the thread had a core for 50
+    ops = [
+        compute(0, 0, 0, 100, cpu_ns=50),
+        op(rank=0, seq=1, parent=0, kind="collective", stream="tp", start_ns=20, end_ns=50),
+        compute(1, 0, 0, 30, cpu_ns=30),
+    ]
+    assert analysis.core_wait(recording_of(ops), 0) == pytest.approx(20 / 100)
+    shares = time_shares(recording_of(ops), 0)
+    assert {name: shares[0][name] for name in ("computing", "core", "layer")} == {
+        "computing": 50 / 1e9, "core": 20 / 1e9, "layer": 30 / 1e9,
+    }  # fmt: skip
+    assert shares[1]["core"] == 0
+    assert "waiting for a core 10 %" in shares_title(shares)
+
+
+def test_without_processor_times_nobody_says_who_waited_for_a_core() -> None:
+    assert analysis.core_wait(recording_of([compute(0, 0, 0, 100)]), 0) is None
 
 
 # -- bubble and idle time

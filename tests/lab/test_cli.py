@@ -39,7 +39,7 @@ REFUSALS = [
     ("run --zero 4", "zero=4 is not a ZeRO stage: use 0, 1, 2 or 3."),
     ("run --dp two", "dp='two'"),
     ("run --lr nan", "lr=nan is not a positive number"),
-    ("run --schedule 1f1", "'1f1b'"),
+    ("run --schedule 1f1", "naive, gpipe, 1f1b or interleaved."),
     ("run --dpp 2", "has no option --dpp: did you mean --dp?"),
     ("run --sequence_parallel", "did you mean --sequence-parallel?"),
     ("run --xyzzy", "see `lab run --help`."),
@@ -56,6 +56,8 @@ REFUSALS = [
     ("run --program none.txt", "the program file none.txt cannot be read: No such file or directory."),
     ("program --rank 1", "rank=1 is not in this job: use 0 to 0."),
     ("program --rank x", "rank=x is not in this job"),
+    ("program --rank 0 --grid", "--rank shows one rank and --grid all of them: leave one of the two out."),
+    ("program --rank 0 --against --zero=1", "--rank shows one rank and --against all of them"),
     ("program --against --zero=9", "zero=9 is not a ZeRO stage"),
     ("rnu", "there is no command 'rnu': did you mean run?"),
     ("frobnicate", "there are run, runs, show, program, report, doctor, demo."),
@@ -192,10 +194,43 @@ def test_program_of_a_rank_is_its_lane_under_its_coordinate(capsys: pytest.Captu
 def test_program_against_another_plan_shows_what_this_one_adds(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["program", "--dp", "2", "--zero", "3", "--against", "--zero 0"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "+  gather block0 all_gather @dp" in lines and "+  release block0" in lines
-    assert not any(line.startswith("-  gather") for line in lines)
+    assert "+   gather block0 all_gather @dp" in lines and "+   release block0" in lines
+    assert not any(line.startswith("-   gather") for line in lines)
     assert main(["program", "--dp", "2", "--against", "--lr 0.5"]) == 0
     assert capsys.readouterr().out == "both plans compile to the same program\n"
+
+
+def test_program_of_a_rank_as_json_is_its_lane_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["program", "--pp", "2", "--tp", "2", "--rank", "3", "--json"]) == 0
+    (lane,) = one_object(capsys.readouterr().out)["lanes"]
+    assert lane[0] == "recv_act mb0 stage1 <-pp0"
+
+
+def test_a_report_as_json_names_its_run_and_its_file(
+    pretended: PretendedLaunch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--json"]) == 0
+    run = one_object(capsys.readouterr().out)["run"]
+    assert main(["report", "latest", "-o", "r.html", "--json"]) == 0
+    assert one_object(capsys.readouterr().out) == {"run": run, "report": str(Path("r.html").absolute())}
+
+
+def test_the_demo_as_json_is_its_summary_and_where_the_report_is(
+    pretended: PretendedLaunch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--json"]) == 0
+    found = one_object(capsys.readouterr().out)
+    report = found.pop("report")
+    assert Path(report).is_file() and report == str(Path("demo-report.html").absolute())
+    assert found == json.loads((Path("runs") / found["run"] / "summary.json").read_text())
+
+
+def test_an_error_of_the_system_is_told_in_its_own_words(
+    pretended: PretendedLaunch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretended.ending, pretended.until = OSError(24, "Too many open files"), 0
+    assert main(["run"]) == 1
+    assert capsys.readouterr().err.endswith("lab: Too many open files.\n")
 
 
 def test_a_program_file_is_run_in_place_of_the_compiled_one(

@@ -13,11 +13,13 @@ import pytest
 import lab
 from engine.checks import ProgramError
 from engine.compile import compile_job
+from engine.footprint import predicted_memory, total_bytes
 from engine.job import Job, JobRefused
 from engine.launch import Failure, RunCancelled, RunFailed
 from engine.program import Program
-from lab.execute import Progress, run_job
-from lab.runs import Run, StoreError
+from engine.reference import reference_path
+from lab.execute import PROCESS_BYTES, Progress, _Execution, bytes_needed, run_job
+from lab.runs import Run, Store, StoreError
 from lab.summary import Outcome, parity, plain
 from tests.lab.conftest import PretendedLaunch
 
@@ -258,3 +260,93 @@ def test_figures_come_from_the_run(pretended: PretendedLaunch) -> None:
         assert type(figure).__name__ == "Figure" and len(figure.data)
     assert len(run.ops) == run.recording.ops.num_rows and run.communication_table == run.summary["communication"]
     assert run.memory_table[0].keys() == {"step", "rank", "time_ns", "category", "bytes"}
+
+
+def test_of_a_program_written_by_hand_no_formula_is_known_and_its_own_memory_is_predicted(
+    pretended: PretendedLaunch,
+) -> None:
+    job = Job.from_options(pp=2, microbatches=4, schedule="1f1b")
+    other = compile_job(Job.from_options(pp=2, microbatches=4, schedule="gpipe"))
+    summary = run_job(job, program=other).summary
+    assert summary["bubble"]["formula"] is None and summary["bubble"]["replayed"] == pytest.approx(0.2)
+    assert summary["memory"]["predicted_per_rank"] == predicted_memory(job, other) != predicted_memory(job)
+    assert newest().timeline().layout.title.text.endswith("; no formula is known for this program")
+
+
+def test_a_run_that_ends_early_with_many_rows_leaves_them_and_stays_readable(
+    pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.execute.MOST_LIVE_BYTES", 1000)
+    pretended.ending, pretended.until = KeyboardInterrupt(), 2
+    with pytest.raises(KeyboardInterrupt):
+        run_job(JOB)
+    run = newest()
+    assert run.status == "stopped" and (run.folder / "live").is_dir() and not list(run.folder.glob("*.parquet"))
+    assert [step["step"] for step in run.steps] == [0, 1] and run.summary["bubble"]["measured"] > 0
+
+
+def test_a_summary_is_read_without_the_tables(pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = run_job(JOB).summary
+
+    def refuse(folder: Path) -> None:
+        raise AssertionError("the tables are not needed")
+
+    monkeypatch.setattr("engine.recording.read_recording", refuse)
+    assert newest().summary == made and len(newest().steps) == 3
+
+
+def test_a_disk_that_is_full_at_the_end_leaves_the_loss_curve(
+    pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("lab.execute.write_whole", full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        run_job(JOB)
+    assert newest().status == "failed" and [step["loss"] for step in newest().steps] == [5.5, 5.25, 5.0]
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(24, "Too many open files"), FileNotFoundError(2, "No such file or directory", "/elsewhere")]
+)
+def test_an_error_that_is_not_of_the_run_folder_keeps_its_own_words(pretended: PretendedLaunch, error: OSError) -> None:
+    pretended.ending, pretended.until = error, 1
+    with pytest.raises(OSError) as caught:
+        run_job(JOB)
+    assert caught.value is error and newest().message == str(error)
+
+
+@pytest.mark.parametrize("name", ["loss", "grad_norm"])
+def test_ranks_that_disagree_on_the_step_end_the_run_in_words(
+    pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    hear = _Execution._hear_step
+
+    def one_differs(self: _Execution, event: dict[str, Any]) -> None:
+        hear(self, event | ({name: 7.0} if (event["rank"], event["step"]) == (3, 1) else {}))
+
+    monkeypatch.setattr(_Execution, "_hear_step", one_differs)
+    with pytest.raises(RunFailed, match=f"rank 3 reports {name} 7.0 of step 1, where rank 0 reports"):
+        run_job(JOB)
+    assert newest().status == "failed" and len(newest().steps) == 1
+
+
+def test_what_ranks_reported_of_a_step_is_not_kept(pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    tell = _Execution._tell
+    monkeypatch.setattr(_Execution, "_tell", lambda self, *a: (seen.append(len(self.reports)), tell(self, *a))[1])
+    run_job(JOB)
+    assert seen == [0] * 6
+
+
+def test_the_memory_check_counts_processes_and_a_reference_that_has_to_be_made(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    alone = total_bytes(JOB) + 8 * PROCESS_BYTES
+    assert bytes_needed(JOB, parity=False, store=store) == alone
+    with_reference = alone + total_bytes(JOB.one_process()) + PROCESS_BYTES
+    assert bytes_needed(JOB, parity=True, store=store) == with_reference
+    kept = reference_path(JOB, tmp_path / "references")
+    kept.parent.mkdir()
+    kept.touch()
+    assert bytes_needed(JOB, parity=True, store=store) == alone

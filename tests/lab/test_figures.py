@@ -18,9 +18,10 @@ from lab.figures.communication import communication_figure, matrix_figure
 from lab.figures.grid import grid_figure, holds
 from lab.figures.lanes import lay_out
 from lab.figures.memory import memory_figure, memory_over_time_figure
-from lab.figures.palette import PALETTES, Theme, nbytes, seconds
+from lab.figures.palette import PALETTES, Theme
 from lab.figures.raster import CELLS, compute_shares
 from lab.figures.timeline import timeline_figure
+from lab.wording import nbytes, seconds
 from tests.lab.fake_run import fake_run
 from tests.lab.synthetic import LIFELIKE, Costs, op, recording_of, synthetic
 

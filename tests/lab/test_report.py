@@ -21,6 +21,7 @@ from lab.report import report_html, write_report
 from lab.report.html import Html, escape, tag
 from lab.report.plots import differences
 from lab.report.words import DEFINITIONS, command_line, job_in_words
+from lab.wording import RESIDENT
 from tests.lab.fake_run import FakeInfo, FakeRun, fake_run
 
 CUBE = Job.from_options(dp=2, tp=2, pp=2, zero=1)
@@ -243,6 +244,22 @@ def test_without_parity_the_report_says_that_nothing_was_compared() -> None:
     run = fake_run(CUBE)
     run.summary["parity"] = dict.fromkeys(run.summary["parity"])
     assert "because parity was switched off" in Reader(page_of(run)).text
+
+
+def test_a_run_whose_loss_became_no_number_has_a_report() -> None:
+    run = fake_run(CUBE)
+    run.summary["steps"][-1]["loss"] = None
+    assert re.search(r"Loss\s+not a number\s+after 3 steps, from 5.5000", Reader(page_of(run)).text)
+
+
+def test_resident_memory_stands_beside_the_ledger_with_its_definition() -> None:
+    run = replace(fake_run(CUBE), info=FakeInfo(resident_bytes=(200_000_000, 300_000_000)))
+    text = Reader(page_of(run)).text
+    assert f"Whole processes: 200 MB to 300 MB resident. {RESIDENT}" in text and "rank 1: 300 MB" in text
+
+
+def test_the_report_and_the_terminal_state_the_same_criterion_for_weights(page: str) -> None:
+    assert "1e-5 for the weights: largest |Δ| of any weight ÷ largest |weight| of the model." in Reader(page).text
 
 
 def test_writing_replaces_the_old_report_whole_and_makes_missing_folders(tmp_path: Path) -> None:

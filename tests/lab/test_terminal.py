@@ -14,8 +14,9 @@ from engine.recording import Op, Recording
 from lab.execute import Progress
 from lab.progress import Display
 from lab.terminal import legend, parity
-from lab.terminal_tables import amount, communication, memory, spans_of, unit
+from lab.terminal_tables import amount, communication, memory, spans_of
 from lab.text_timeline import Line, Piece, TextTimeline, text_timeline
+from lab.wording import RESIDENT, WEIGHTS_CRITERION, unit
 from tests.lab.synthetic import op, recording_of, synthetic
 
 
@@ -131,7 +132,7 @@ def test_bytes_stand_beside_their_prediction() -> None:
     row = {"axis": "dp", "op": "all_reduce", "count": 3, "logical_bytes": 2_000_000, "wire_bytes": 2_500_000}
     rows = [row | {"predicted_bytes": 2_000_000}, row | {"axis": "pp", "predicted_bytes": 1_000_000}]
     shown = printed(communication({"communication": rows, "overlap": {"dp": 0.25}}), 80).splitlines()
-    assert shown[1].split() == ["data", "all_reduce", "3", "2.00", "=", "2.50", "25.0", "%"]
+    assert shown[1].split() == ["data", "all_reduce", "3", "2.00", "=", "2.50", "25", "%"]
     assert shown[2].split() == ["pipeline", "all_reduce", "3", "2.00", "≠", "1.00", "2.50"]
 
 
@@ -160,6 +161,16 @@ def test_the_parity_line_fits_in_80_columns() -> None:
     assert good == "✔ equal to one process: Δ loss 1.2e-07, grad norm 0, weights 3.0e-08"
     bad = printed(parity({"parity": found | {"passed": False, "loss_max_abs_diff": None}}), 80)
     assert bad.startswith("✘ differs from one process: Δ loss not a number")
+
+
+def test_the_parity_line_says_what_is_allowed_of_weights() -> None:
+    found = {"loss_max_abs_diff": 0.0, "grad_norm_max_rel_diff": 0.0, "param_max_abs_diff": 0.0, "passed": True}
+    assert WEIGHTS_CRITERION in " ".join(printed(parity({"parity": found}), 80).split())
+
+
+def test_resident_memory_stands_below_the_ledger_with_its_definition() -> None:
+    shown = " ".join(printed(memory(memory_summary(), 80, (200_000_000, 300_000_000)), 80).split())
+    assert f"resident: 200 MB to 300 MB a process {RESIDENT}" in shown
 
 
 def test_a_log_gets_at_most_some_twenty_lines_of_progress() -> None:

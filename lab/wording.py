@@ -1,0 +1,64 @@
+"""Words and numbers that several places show, written here once: names, units, definitions."""
+
+from __future__ import annotations
+
+AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
+SCHEDULE_NAMES = {"naive": "unpipelined", "gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B"}
+
+LOSS_LIMIT = 1e-5
+GRAD_NORM_LIMIT = 1e-4
+PARAM_LIMIT = 1e-5
+WEIGHTS_CRITERION = "largest |Δ| of any weight ÷ largest |weight| of the model"
+"""What `PARAM_LIMIT` bounds."""
+
+RESIDENT = (
+    "Resident: what the system counts for a rank's process at the end of training, with Python, torch and shared"
+    " libraries; the ledger counts tensors only."
+)
+WAITING_FOR_CORE = "time(computing) − processor time of the rank's main thread in it"
+
+
+def shared_cores(processes: int, cores: int) -> str:
+    """The note for a run with more processes than cores, else ""."""
+    if processes <= cores:
+        return ""
+    return (
+        f"{processes} processes shared {cores} processor core{'s' if cores > 1 else ''}: part of the measured time"
+        " is waiting for a core. The replayed bubble is free of that."
+    )
+
+
+def power(value: float) -> str:
+    """1e-05 as 1e-5."""
+    return f"{value:.0e}".replace("e-0", "e-")
+
+
+def percent(fraction: float | None) -> str:
+    if fraction is None:
+        return "unknown"
+    return f"{100 * fraction:.1f} %" if fraction < 0.0995 else f"{100 * fraction:.0f} %"
+
+
+def unit(largest: float) -> tuple[str, float]:
+    """(name, bytes) of the unit in which `largest` has one to three digits before the point."""
+    for name, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if largest >= size:
+            return name, size
+    return "bytes", 1.0
+
+
+def nbytes(value: float) -> str:
+    """Bytes in words: 512 B, 4.10 MB (powers of ten)."""
+    for name in ("B", "kB", "MB", "GB"):
+        if abs(value) < 999.5 or name == "GB":
+            return f"{value:.0f} {name}" if name == "B" else f"{value:.3g} {name}"
+        value /= 1000
+    raise AssertionError
+
+
+def seconds(value: float) -> str:
+    """A time in words: 85 µs, 3.2 ms, 1.4 s."""
+    for name, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if value * scale >= 0.9995 or name == "µs":
+            return f"{value * scale:.3g} {name}"
+    raise AssertionError

@@ -1,0 +1,354 @@
+"""Every program that would not train its job is refused in words; a different one that would is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from engine.checks import check_program, grid
+from engine.comm import Comm, Group
+from engine.compile import compile_job
+from engine.dryrun import dry_run
+from engine.initial import seeded
+from engine.job import Job
+from engine.memory import Ledger
+from engine.program import COMPUTE, EXECUTABLE, RECEIVES, SENDS, Action, Kind, Program
+from engine.recorder import Recorder
+from engine.runtime import Runtime
+from tests.engine.running import train
+from tests.engine.test_program import refusal
+
+SMALL: dict[str, Any] = {"layers": 2, "microbatches": 2}
+ONE = Job.from_options(**SMALL)
+PIPE = Job.from_options(pp=2, layers=4, microbatches=3, batch=6)
+DATA = {zero: Job.from_options(dp=2, zero=zero, **SMALL) for zero in range(4)}
+TIED = Job.from_options(dp=2, tp=2, pp=2, tied=True, sequence_parallel=True, layers=4, microbatches=2)
+
+Lane = list[Action]
+Rewrite = Callable[[Lane], Iterable[Action]]
+
+
+def rewritten(job: Job, *rewrites: Rewrite) -> Program:
+    """The compiled program with each lane rewritten; with a single rewrite only the first lane."""
+    lanes = [list(lane) for lane in compile_job(job).lanes]
+    return Program(tuple(tuple(rewrite(lane)) for rewrite, lane in zip(rewrites, lanes, strict=False))
+                   + tuple(map(tuple, lanes[len(rewrites) :])))  # fmt: skip
+
+
+def reads(line: str) -> Action:
+    return Action.parse(line)
+
+
+def without(*kinds: Kind, axis: str = "") -> Rewrite:
+    return lambda lane: [a for a in lane if a.kind not in kinds or (axis and a.axis != axis)]
+
+
+def replaced(old: str, *new: str) -> Rewrite:
+    def rewrite(lane: Lane) -> Lane:
+        assert reads(old) in lane, (old, [str(a) for a in lane])
+        at = lane.index(reads(old))
+        return [*lane[:at], *map(reads, new), *lane[at + 1 :]]
+
+    return rewrite
+
+
+def moved(line: str, *, before: str = "", after: str = "") -> Rewrite:
+    def rewrite(lane: Lane) -> Lane:
+        rest = replaced(line)(lane)
+        at = rest.index(reads(before)) if before else rest.index(reads(after)) + 1
+        return [*rest[:at], reads(line), *rest[at:]]
+
+    return rewrite
+
+
+def same(lane: Lane) -> Lane:
+    return lane
+
+
+def reductions_first(lane: Lane) -> Lane:
+    return sorted(lane, key=lambda a: a.kind is not Kind.REDUCE)
+
+
+def reductions_last(lane: Lane) -> Lane:
+    """As late as can be: with their waits, in their order, just before the step."""
+    late = [a for a in lane if a.kind in (Kind.REDUCE, Kind.WAIT)]
+    early = [a for a in lane if a not in late]
+    step = early.index(Action(Kind.STEP))
+    return [*early[:step], *late, *early[step:]]
+
+
+def receives_first(lane: Lane) -> Lane:
+    return sorted(lane, key=lambda a: a.kind not in RECEIVES)
+
+
+def gathered_all_step(lane: Lane) -> Lane:
+    """ZeRO-3 with everything gathered at the start and released at the end."""
+    names = list(dict.fromkeys(a.unit for a in lane if a.kind is Kind.GATHER))
+    rest = [a for a in lane if a.kind not in (Kind.GATHER, Kind.RELEASE)]
+    return [*(Action(Kind.GATHER, n, axis="dp", op="all_gather") for n in names), *rest,
+            *(Action(Kind.RELEASE, n) for n in names)]  # fmt: skip
+
+
+def waiting(lane: Lane) -> Lane:
+    """A wait after every reduction, and some for nothing."""
+    waits = {a: Action(Kind.WAIT, a.unit, axis=a.axis) for a in lane if a.kind is Kind.REDUCE}
+    return [next_ for a in lane for next_ in ([a, waits[a], waits[a]] if a in waits else [a])]
+
+
+def other_way_round(lane: Lane) -> Lane:
+    """The micro-batches in the opposite order."""
+    last = max(a.microbatch or 0 for a in lane)
+    return [a if a.microbatch is None else replace(a, microbatch=last - a.microbatch) for a in lane]
+
+
+WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
+    "zero 1 without its gathers": (
+        DATA[1], (without(Kind.GATHER),), "each rank has updated its shard only: gather head all_gather @dp is missing",
+    ),
+    "zero 2 without its gathers": (DATA[2], (without(Kind.GATHER),), "gather head all_gather @dp is missing"),
+    "zero 1 gathering before the step": (
+        DATA[1], (lambda lane: [*(a for a in lane if a.kind is Kind.GATHER), *without(Kind.GATHER)(lane)],),
+        "under ZeRO-1 parameters change in the step and are gathered after it",
+    ),
+    "zero 1 gathering twice": (
+        DATA[1], (lambda lane: [*lane, *(a for a in lane if a.kind is Kind.GATHER)],), "has been gathered already",
+    ),
+    "a gather with nothing sharded": (
+        DATA[0], (lambda lane: [reads("gather head all_gather @dp"), *lane],), "nothing is sharded here",
+    ),
+    "reductions before any backward, zero 0": (
+        DATA[0], (reductions_first,), "it needs backward head mb1 stage0 first (ready at t=8)",
+    ),
+    "reductions before any backward, zero 3": (
+        DATA[3], (reductions_first,), "these gradients are not complete: it needs backward head mb0 stage0 first",
+    ),
+    "a reduction that gathers": (
+        DATA[3], (replaced("reduce head mb0 reduce_scatter @dp", "reduce head mb0 all_gather @dp"),),
+        "no such sum is needed; for head it is: reduce head mb0 reduce_scatter @dp",
+    ),
+    "a reduction with the wrong op": (
+        DATA[2], (replaced("reduce head mb0 reduce_scatter @dp", "reduce head mb0 all_reduce @dp"),),
+        "for head it is: reduce head mb0 reduce_scatter @dp",
+    ),
+    "a reduction over no axis": (
+        DATA[2], (replaced("reduce head mb0 reduce_scatter @dp", "reduce head mb0 reduce_scatter"),),
+        "it must name the axis of a reduction",
+    ),
+    "all messages removed": (
+        PIPE, (without(*SENDS, *RECEIVES),) * 2,
+        "on pipeline 0 (ready at t=2): it needs send_act mb0 stage0 and recv_act mb0 stage1",
+    ),
+    "a receive after its forward": (
+        PIPE, (same, moved("recv_act mb0 stage1 <-pp0", after="forward block2 mb0 stage1")),
+        "it needs recv_act mb0 stage1 first (ready at t=2)",
+    ),
+    "a receive after its backward": (
+        PIPE, (moved("recv_grad mb0 stage0 <-pp1", after="backward block1 mb0 stage0"),),
+        "it needs recv_grad mb0 stage0 first",
+    ),
+    "a send before its forward": (
+        PIPE, (moved("send_act mb0 stage0 ->pp1", before="forward block0 mb0 stage0"),),
+        "it needs forward block1 mb0 first (ready at t=2)",
+    ),
+    "a message sent twice": (
+        PIPE, (replaced("send_act mb0 stage0 ->pp1", *["send_act mb0 stage0 ->pp1"] * 2),), "has been sent already",
+    ),
+    "a message received twice": (
+        PIPE, (same, replaced("recv_act mb0 stage1 <-pp0", *["recv_act mb0 stage1 <-pp0"] * 2)),
+        "has been received already",
+    ),
+    "a send without a peer": (
+        PIPE, (replaced("send_act mb0 stage0 ->pp1", "send_act mb0 stage0"),),
+        "stage1 lives on pipeline 1: write ->pp1",
+    ),
+    "a send to itself": (
+        PIPE, (replaced("send_act mb0 stage0 ->pp1", "send_act mb0 stage0 ->pp0"),), "write ->pp1",
+    ),
+    "a receive without a stage": (
+        PIPE, (same, replaced("recv_act mb0 stage1 <-pp0", "recv_act mb0 <-pp0")), "write stage0 to stage1",
+    ),
+    "a send below the first stage": (
+        PIPE, (lambda lane: [*lane, reads("send_grad mb0 stage0 ->pp1")],), "stage0 has no neighbour on that side",
+    ),
+    "a send after the step": (
+        PIPE, (same, moved("send_grad mb2 stage1 ->pp0", after="step")), "the step comes before it",
+    ),
+    "receives in another order than their sends": (
+        PIPE, (same, lambda lane: [*sorted((a for a in lane if a.kind in RECEIVES), key=lambda a: -(a.microbatch or 0)),
+                                   *without(*RECEIVES)(lane)]),
+        "post receives in the order of their sends",
+    ),
+    "a forward of another stage": (
+        ONE, (replaced("forward block0 mb0 stage0", "forward block0 mb0 stage7"),), "block0 belongs to stage0",
+    ),
+    "a forward without a stage": (
+        ONE, (replaced("forward block0 mb0 stage0", "forward block0 mb0"),), "block0 belongs to stage0: write stage0",
+    ),
+    "the step before a backward": (ONE, (moved("step", before="backward block0 mb1 stage0"),), "the step comes before"),
+    "no wait before the tie": (
+        TIED, (replaced("wait tokens @dp"),), "may still be under way: it needs wait tokens @dp first",
+    ),
+    "no wait before the data reduction": (
+        TIED, (without(Kind.WAIT, axis="tp"),), "may still be under way: it needs wait block1 @tp first",
+    ),
+    "the data axis before the tensor axis": (
+        TIED, (moved("reduce block1 all_reduce @tp", before="step"),), "it needs reduce block1 all_reduce @tp first",
+    ),
+    "waiting for the tie before the other end can come to it": (
+        TIED, (same, lambda lane: [*_tie_at_once(lane)]), "waits for ever for",
+    ),
+    "doubled reductions": (
+        DATA[0], (lambda lane: [b for a in lane for b in ([a, a] if a.kind is Kind.REDUCE else [a])],),
+        "this has been reduced already, and would count double",
+    ),
+    "a reduction after the step": (
+        DATA[0], (lambda lane: sorted(lane, key=lambda a: a.kind is Kind.REDUCE),), "reduce them before the step",
+    ),
+    "zero 2 reducing two micro-batches at once": (
+        DATA[2], (moved("reduce block1 mb0 reduce_scatter @dp", before="reduce block1 mb1 reduce_scatter @dp"),),
+        "block1 has one buffer under ZeRO-2 and 3",
+    ),
+    "zero 3 gathering twice": (
+        DATA[3], (lambda lane: [b for a in lane for b in ([a, a] if a.kind is Kind.GATHER else [a])],),
+        "is gathered already: release it first",
+    ),
+    "zero 3 never releasing": (DATA[3], (without(Kind.RELEASE),), "is gathered already: release it first"),
+    "zero 3 keeping its parameters": (
+        DATA[3], (lambda lane: [a for a in gathered_all_step(lane) if a.kind is not Kind.RELEASE],),
+        "is still gathered: release it before the step ends",
+    ),
+    "zero 3 releasing what is not there": (
+        DATA[3], (lambda lane: [reads("release head"), *lane],), "there is nothing to release",
+    ),
+    "zero 3 releasing before use": (
+        DATA[3], (replaced("gather embedding all_gather @dp", "gather embedding all_gather @dp", "release embedding"),),
+        "which may still be under way",
+    ),
+    "a release of parameters that ranks keep": (
+        DATA[2], (lambda lane: [reads("release head"), *lane],), "only ZeRO-3 releases parameters",
+    ),
+    "a gather of no bucket": (
+        DATA[3], (lambda lane: [reads("gather block7 all_gather @dp"), *lane],), "pipeline 0 has no bucket 'block7'",
+    ),
+    "a gather over another axis": (
+        DATA[3], (replaced("gather head all_gather @dp", "gather head all_gather @tp"),), "write all_gather @dp",
+    ),
+    **{
+        f"an action of kind {kind}": (ONE, (lambda lane, kind=kind: [Action(kind, "block0", 0, 0), *lane],),
+                                      f"no rank can execute {kind}")
+        for kind in Kind if kind not in EXECUTABLE
+    },
+}  # fmt: skip
+
+
+def _tie_at_once(lane: Lane) -> Lane:
+    """The tied sum as soon as the head's gradients are there, and a wait for it."""
+    tie = next(a for a in lane if a.axis == "tie")
+    dp = reads("reduce tokens all_reduce @dp")
+    rest = [a for a in lane if a not in (tie, dp) and str(a) != "wait tokens @dp"]
+    at = max(i for i, a in enumerate(rest) if a.kind is Kind.BACKWARD and a.unit == "head") + 1
+    return [*rest[:at], dp, reads("wait tokens @dp"), tie, reads("wait tokens @tie"), *rest[at:]]
+
+
+RIGHT: dict[str, tuple[Job, tuple[Rewrite, ...]]] = {
+    "another schedule": (PIPE, ()),
+    "receives posted early": (PIPE, (receives_first, receives_first)),
+    "micro-batches the other way round": (PIPE, (other_way_round, other_way_round)),
+    "reductions delayed": (TIED, (reductions_last, reductions_last)),
+    "more waits": (TIED, (waiting, waiting)),
+    "more waits under zero 2": (DATA[2], (waiting,)),
+    "gathers hoisted": (DATA[3], (gathered_all_step,)),
+    "zero 1 delayed": (DATA[1], (reductions_last,)),
+    "zero 3 the other way round": (DATA[3], (other_way_round,)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_program_that_would_not_train_is_refused_in_words(name: str) -> None:
+    job, rewrites, words = WRONG[name]
+    program = rewritten(job, *rewrites)
+    assert program != compile_job(job)
+    said = refusal(program, job)
+    assert words in said.splitlines()[0]
+    assert "*" in said and "<-- here" in said
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_program_that_is_different_but_right_passes(name: str) -> None:
+    job, rewrites = RIGHT[name]
+    gpipe = compile_job(replace(job, plan=replace(job.plan, schedule="gpipe")))
+    program = rewritten(job, *rewrites) if rewrites else gpipe
+    assert program != compile_job(job)
+    check_program(program, job)
+
+
+@pytest.mark.parametrize("job", [PIPE, TIED, *DATA.values()], ids=str)
+def test_no_action_but_a_wait_can_be_left_out(job: Job) -> None:
+    program = compile_job(job)
+    for z, i, action in program:
+        if action.kind is not Kind.WAIT:
+            lanes = [lane[:i] + lane[i + 1 :] if y == z else lane for y, lane in enumerate(program.lanes)]
+            refusal(Program(tuple(lanes)), job)
+
+
+@pytest.mark.parametrize("job", [PIPE, TIED, *DATA.values()], ids=str)
+def test_no_action_can_be_done_twice_but_a_wait(job: Job) -> None:
+    program = compile_job(job)
+    for z, i, action in program:
+        if action.kind is not Kind.WAIT:
+            lanes = [(*lane[:i], action, *lane[i:]) if y == z else lane for y, lane in enumerate(program.lanes)]
+            refusal(Program(tuple(lanes)), job)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "rewrites"),
+    [
+        (
+            {"dp": 2, "pp": 2, "zero": 1, "tied": True, "layers": 4},
+            [lambda lane: reductions_last(receives_first(other_way_round(lane)))] * 2,
+        ),
+        ({"dp": 2, "zero": 3, "layers": 2}, [lambda lane: waiting(gathered_all_step(other_way_round(lane)))]),
+    ],
+    ids=["pipeline", "zero3"],
+)
+def test_a_program_that_is_different_but_right_trains_as_the_reference(
+    options: dict[str, Any], rewrites: list[Rewrite]
+) -> None:
+    options |= {"hidden": 32, "seq": 16, "steps": 2, "batch": 8, "microbatches": 2}
+    program = rewritten(Job.from_options(**options), *rewrites)
+    assert program != compile_job(Job.from_options(**options))
+    train(program=program, **options).assert_parity()
+
+
+def test_the_runtime_has_a_method_for_each_executable_kind_and_no_other() -> None:
+    comm = Comm(0, "gloo", {"tp": Group("tp", (0,), None)}, Recorder(0))
+    runtime = Runtime(ONE, compile_job(ONE), 0, comm, torch.device("cpu"), Ledger(0), seeded(0))
+    assert runtime._do.keys() == EXECUTABLE
+
+
+def test_the_grid_marks_the_action_in_its_cell() -> None:
+    program = compile_job(PIPE)
+    at = next(i for i, a in enumerate(program.lanes[0]) if str(a) == "forward block1 mb2 stage0")
+    rows = grid(program, (0, at), 200).splitlines()
+    assert rows[0].split()[2:8] == ["F0", "F0", "F1", "F1", ".", "."] and rows[0].endswith("<-- here")
+    assert rows[0].count("*") == 1 and "F2 *F2" in rows[0] and "*" not in rows[1]
+
+
+def test_a_grid_wider_than_the_terminal_ends_in_an_ellipsis_and_keeps_the_mark() -> None:
+    program = compile_job(PIPE)
+    whole, cut = grid(program, width=500).splitlines(), grid(program, width=60).splitlines()
+    assert all("…" not in row for row in whole) and all(row.endswith("…") and len(row) <= 60 for row in cut)
+    for z, i, action in program:
+        if action.kind in COMPUTE:
+            marked = grid(program, (z, i), 60).splitlines()
+            assert "*" in marked[z] and max(map(len, marked)) <= 60
+
+
+def test_a_dry_run_survives_actions_without_their_fields() -> None:
+    bare = Program((tuple(Action(kind) for kind in Kind), tuple(Action(kind) for kind in reversed(Kind))))
+    assert dry_run(bare).stuck and "pipeline 1:" in grid(bare, (0, 3))
