@@ -6,6 +6,7 @@ folder that cannot be understood is listed as corrupt, with the reason, and dist
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -34,7 +35,8 @@ class StoreError(Exception):
     @classmethod
     def writing(cls, path: Path, error: OSError) -> StoreError:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        return cls(f"{path} cannot be written: {reason}; free some space or set SHARDLAB_RUNS to another folder.")
+        advice = "free some space or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        return cls(f"{path} cannot be written: {reason}; {advice}set SHARDLAB_RUNS to another folder.")
 
 
 class RunNotFound(LookupError):
