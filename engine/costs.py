@@ -14,13 +14,18 @@ from torch.utils.flop_counter import flop_registry
 
 @dataclass(slots=True)
 class Cost:
-    """What a computation costs. touched_bytes: operands read plus results written, views excluded.
+    """What a computation costs.
 
+    touched_bytes: operands read plus results written, views excluded; matmul_bytes: those of matrix products.
+    matmuls: matrix products, the operators that have a FLOP formula. operators: all that compute or move anything.
     marks: FLOPs done when each child collective began.
     """
 
     flops: int = 0
     touched_bytes: int = 0
+    matmuls: int = 0
+    matmul_bytes: int = 0
+    operators: int = 0
     marks: list[int] = field(default_factory=list)
 
 
@@ -36,12 +41,18 @@ class _Counter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        packet = func._overloadpacket
-        if packet in flop_registry:
-            self.cost.flops += int(flop_registry[packet](*args, **(kwargs or {}), out_val=out))
         if func.namespace != "c10d" and not func.is_view:
-            self.cost.touched_bytes += sum(_nbytes(x) for x in (*args, out))
+            self._count(func._overloadpacket, args, kwargs or {}, out)
         return out
+
+    def _count(self, packet: Any, args: Any, kwargs: Any, out: Any) -> None:
+        cost, nbytes = self.cost, sum(_nbytes(x) for x in (*args, out))
+        cost.operators += 1
+        cost.touched_bytes += nbytes
+        if packet in flop_registry:
+            cost.flops += int(flop_registry[packet](*args, **kwargs, out_val=out))
+            cost.matmuls += 1
+            cost.matmul_bytes += nbytes
 
 
 def _nbytes(value: Any) -> int:

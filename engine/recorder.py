@@ -43,6 +43,7 @@ class Row:
             group=self.group, peers=self.peers, start_ns=self.start_ns, end_ns=self.end_ns or self.start_ns,
             cpu_ns=self.cpu_ns, flops=self.cost.flops, touched_bytes=self.cost.touched_bytes,
             before_flops=self.before_flops, logical_bytes=self.logical_bytes, wire_bytes=self.wire_bytes, ref=self.ref,
+            matmuls=self.cost.matmuls, matmul_bytes=self.cost.matmul_bytes, operators=self.cost.operators,
         )  # fmt: skip
 
 

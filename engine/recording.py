@@ -33,7 +33,9 @@ class Op(NamedTuple):
     group: mesh axis of the communication; peers: the ranks that take part.
     cpu_ns: processor time of the rank's main thread in between, so that waiting for a core can be told from working.
     flops, touched_bytes: of the operators executed, children excluded. before_flops: for a child, how many FLOPs of its
-    parent came before it. logical_bytes: what the algorithm moves per rank; wire_bytes: what the backend moves.
+    parent came before it. matmuls, matmul_bytes, operators: how many of the operators are matrix products, the bytes
+    those touch, and how many operators there are in all.
+    logical_bytes: what the algorithm moves per rank; wire_bytes: what the backend moves.
     ref: for a wait, seq of the operation waited for.
     """
 
@@ -59,6 +61,9 @@ class Op(NamedTuple):
     logical_bytes: int
     wire_bytes: int
     ref: int
+    matmuls: int = 0
+    matmul_bytes: int = 0
+    operators: int = 0
 
 
 class MemoryRow(NamedTuple):
