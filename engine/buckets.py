@@ -14,7 +14,7 @@ from engine.job import Job
 from engine.models.params import Param, replicated_size, unit_params, unit_size
 from engine.units import TOKENS, lane_units
 
-FP32 = 4
+FP32 = 4  # bytes of an element that is never in half precision: norm statistics, losses
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def lane_buckets(job: Job, lane: int) -> tuple[Bucket, ...]:
     groups: list[list[str]] = []
     filled = 0
     for unit in reversed(lane_units(job, lane)):
-        size = unit_size(model, tp, unit) * FP32
+        size = unit_size(model, tp, unit) * job.precision.grad
         if not groups or filled + size > cap or unit == TOKENS:
             groups.append([])
             filled = 0

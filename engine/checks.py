@@ -15,7 +15,13 @@ from engine.job import Job
 from engine.program import EXECUTABLE, RECEIVES, SENDS, Action, Kind, Program
 from engine.program_rules import AXES, PASSES, RULES, Case, Complaint
 
-_LETTER = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.BACKWARD_INPUT: "I", Kind.BACKWARD_WEIGHT: "W"}
+_LETTER = {
+    Kind.FORWARD: "F",
+    Kind.BACKWARD: "B",
+    Kind.BACKWARD_INPUT: "I",
+    Kind.BACKWARD_WEIGHT: "W",
+    Kind.RECOMPUTE: "R",
+}
 _HERE = "   <-- here"
 _CUT = "…"
 Mark = tuple[int, int]  # lane and position of the action in question; one past the last action is the lane's end
@@ -47,7 +53,7 @@ def _wellformed(case: Case) -> Iterator[Complaint]:
     for z, i, a in case.program:
         if a.kind not in EXECUTABLE:
             yield z, i, f"no rank can execute {a.kind}: the kinds are {', '.join(k for k in Kind if k in EXECUTABLE)}."
-        elif a.kind in PASSES:
+        elif a.kind in PASSES or a.kind is Kind.RECOMPUTE:
             yield from ((z, i, wrong) for wrong in _misplaced_unit(case, z, a))
         elif a.kind in SENDS or a.kind in RECEIVES:
             yield from ((z, i, wrong) for wrong in _misplaced_message(case, z, a))

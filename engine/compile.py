@@ -10,10 +10,11 @@ from engine.job import Job
 from engine.passes.gathers import gather_around_use
 from engine.passes.layers import expand_units
 from engine.passes.messages import add_messages
+from engine.passes.recompute import recompute_before_backward
 from engine.passes.reductions import bound_in_flight, finish, reduce_after_backward
 from engine.passes.schedules import SCHEDULE_FUNCTIONS
 from engine.program import Action, Program
-from engine.units import TOKENS, needs, shares_tokens, stages
+from engine.units import TOKENS, needs, recomputes, shares_tokens, stages
 
 
 @lru_cache(maxsize=64)
@@ -23,6 +24,7 @@ def compile_job(job: Job) -> Program:
     lanes = SCHEDULE_FUNCTIONS[plan.schedule](plan.pp, plan.microbatches, plan.chunks)
     lanes = add_messages(lanes, len(dealt), early=plan.overlap)
     lanes = expand_units(lanes, dealt)
+    lanes = recompute_before_backward(lanes, partial(recomputes, job))
     return Program(tuple(tuple(_finish_lane(job, z, lane)) for z, lane in enumerate(lanes)))
 
 

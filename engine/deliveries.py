@@ -20,9 +20,8 @@ def key(action: Action) -> Key:
 def proofs(program: Program, lane: int) -> Proofs:
     """For each receive of `lane`: the sends of `lane` that are known to have arrived once its message is in hand."""
     known: Proofs = {}
-    for other in range(len(program.lanes)):
-        if other != lane:
-            known |= _proofs_of(program, lane, other)
+    for other in sorted({a.peer for a in program.lanes[lane] if a.peer is not None}):
+        known |= _proofs_of(program, lane, other)
     return known
 
 

@@ -15,10 +15,11 @@ Cost = Callable[[Action], int]
 
 
 def unit_cost(action: Action) -> int:
-    """A block's forward takes 1, its backward 2, everything else nothing: the textbooks' uniform stages."""
+    """A block's forward takes 1 (again if recomputed), its backward 2, all else nothing: the textbooks' stages."""
     if not action.unit.startswith("block"):
         return 0
-    return {Kind.FORWARD: 1, Kind.BACKWARD: 2, Kind.BACKWARD_INPUT: 1, Kind.BACKWARD_WEIGHT: 1}.get(action.kind, 0)
+    costs = {Kind.BACKWARD: 2, Kind.STEP: 0}
+    return costs.get(action.kind, 1) if action.kind in COMPUTE else 0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.buckets import FP32, Bucket
+from engine.buckets import Bucket
 from engine.initial import Source, local_slice
 from engine.job import Job
 from engine.memory import Ledger
@@ -29,7 +29,8 @@ class FlatBucket:
 
     params: the parameters as layers use them, by full name, with `.grad` set to a view of the gradient buffer.
     whole, whole_grad: the flat buffers [bucket.padded]. shard: the slice of parameters this rank updates; grad: its
-    reduced gradient; both [bucket.shard].
+    reduced gradient; master: the fp32 values that Adam updates, `shard` itself unless that has 16 bits; all
+    [bucket.shard].
     """
 
     def __init__(
@@ -38,12 +39,14 @@ class FlatBucket:
         """Starts from the values of `source` and holds at once no more than the ZeRO stage does."""
         self.job, self.bucket, self.ledger, self.zero, self.at = job, bucket, ledger, job.effective_zero, at
         self.own = slice(at.dp * bucket.shard, (at.dp + 1) * bucket.shard) if self.zero else slice(0, bucket.padded)
-        self.whole = torch.zeros(bucket.padded, device=device)
-        self.whole_grad = torch.zeros(bucket.padded, device=device)
+        self.bytes = job.precision
+        self.whole = torch.zeros(bucket.padded, device=device, dtype=DTYPES[self.bytes.compute])
+        self.whole_grad = torch.zeros(bucket.padded, device=device, dtype=DTYPES[self.bytes.grad])
         self.params = self._views()
         self.shard, self.grad = self.whole[self.own], self.whole_grad[self.own]
         self._fill(source)
-        self.m, self.v = torch.zeros_like(self.shard), torch.zeros_like(self.shard)
+        self.master = self.shard.float()
+        self.m, self.v = torch.zeros_like(self.master), torch.zeros_like(self.master)
 
     @property
     def replicated_from(self) -> int:
@@ -56,6 +59,7 @@ class FlatBucket:
             shape, size = param.local_shape(self.job.plan.tp), param.local_size(self.job.plan.tp)
             # .data gives a leaf with a version of its own: gathering the same values again is no change to autograd
             view = self.whole[start : start + size].view(shape).data.requires_grad_()
+            view.grad_dtype = self.whole_grad.dtype
             view.grad = self.whole_grad[start : start + size].view(shape)
             views[param.name], start = view, start + size
         return views
@@ -69,10 +73,10 @@ class FlatBucket:
         if self.zero == 3:
             self.shard = self.whole[self.own].clone()
             _free(self.whole)
-        whole, shard = self.bucket.padded * FP32, self.bucket.shard * FP32
-        self.ledger.add("params", shard if self.zero == 3 else whole)
-        self.ledger.add("grads", shard if self.zero >= 2 else whole)
-        self.ledger.add("optimizer", 2 * shard)
+        whole, shard = self.bucket.padded, self.bucket.shard
+        self.ledger.add("params", (shard if self.zero == 3 else whole) * self.bytes.compute)
+        self.ledger.add("grads", (shard if self.zero >= 2 else whole) * self.bytes.grad)
+        self.ledger.add("optimizer", shard * self.bytes.optimizer)
 
     def _copy_from(self, source: Source, flat: Tensor) -> None:
         start, tp = 0, self.job.plan.tp
@@ -86,12 +90,12 @@ class FlatBucket:
     def materialize(self) -> Tensor:
         """Memory for the whole parameters, to gather into."""
         _restore(self.whole)
-        self.ledger.add("gathered", self.bucket.padded * FP32)
+        self.ledger.add("gathered", self.bucket.padded * self.bytes.compute)
         return self.whole
 
     def release(self) -> None:
         _free(self.whole)
-        self.ledger.add("gathered", -self.bucket.padded * FP32)
+        self.ledger.add("gathered", -self.bucket.padded * self.bytes.compute)
 
     # -- gradients
 
@@ -100,7 +104,7 @@ class FlatBucket:
         if self.zero >= 2 and self.whole_grad.untyped_storage().nbytes() == 0:
             _restore(self.whole_grad)
             self.whole_grad.zero_()
-            self.ledger.add("buffers", self.bucket.padded * FP32)
+            self.ledger.add("buffers", self.bucket.padded * self.bytes.grad)
 
     @property
     def replicated_grad(self) -> Tensor:
@@ -111,30 +115,35 @@ class FlatBucket:
         """Where a reduce-scatter puts this rank's slice: in place (ZeRO-1), or aside, to be added (ZeRO-2 and 3)."""
         if self.zero == 1:
             return self.grad
-        self.ledger.add("buffers", self.bucket.shard * FP32)
+        self.ledger.add("buffers", self.bucket.shard * self.bytes.grad)
         return torch.empty_like(self.grad)
 
     def accumulate(self, reduced: Tensor) -> None:
         """Ends a ZeRO-2/3 reduction: adds the slice and frees the whole gradients."""
         self.grad += reduced
         _free(self.whole_grad)
-        self.ledger.add("buffers", -(self.bucket.shard + self.bucket.padded) * FP32)
+        self.ledger.add("buffers", -(self.bucket.shard + self.bucket.padded) * self.bytes.grad)
 
     # -- step
 
-    def norm_parts(self) -> float:
-        """This rank's part of the squared gradient norm; every parameter of the model counts on exactly one rank."""
-        if not self.zero and self.at.dp:
-            return 0.0
-        border = self.replicated_from - self.own.start
-        split = self.grad[: max(border, 0)]
-        return squared_norm(split) if self.at.tp else squared_norm(self.grad)
+    def squared_norm(self) -> Tensor:
+        """This rank's part of the squared gradient norm, a double; every parameter counts on exactly one rank.
 
-    def step(self, adam: Adam, factor: float, t: int) -> None:
-        """Clips, updates this rank's slice and zeroes the gradients."""
-        if factor < 1.0:
+        Ranks whose part counts nothing compute it all the same: they would only wait, and every rank of a stage costs
+        the same.
+        """
+        border = max(self.replicated_from - self.own.start, 0)
+        split, replicated = squared_norm(self.grad[:border]), squared_norm(self.grad[border:])
+        counted = split + replicated * float(self.at.tp == 0)
+        return counted * float(bool(self.zero) or self.at.dp == 0)
+
+    def step(self, adam: Adam, factor: float | None, t: int) -> None:
+        """Scales the gradients by `factor` (None: no clipping), updates this rank's slice and zeroes the gradients."""
+        if factor is not None:
             self.grad *= factor
-        adam.step(self.shard, self.grad, self.m, self.v, t)
+        adam.step(self.master, self.grad.float(), self.m, self.v, t)
+        if self.master is not self.shard:
+            self.shard.copy_(self.master)
         (self.grad if self.zero >= 2 else self.whole_grad).zero_()
 
     def largest_difference(self, source: Source) -> float:
@@ -143,6 +152,10 @@ class FlatBucket:
         self._copy_from(source, expected)
         mine, wanted = (self.shard, expected[self.own]) if self.zero == 3 else (self.whole, expected)
         return float((wanted - mine).abs().max())
+
+
+DTYPES = {2: torch.bfloat16, 4: torch.float32}
+"""By bytes of an element."""
 
 
 def _free(flat: Tensor) -> None:

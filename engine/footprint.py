@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.buckets import FP32, Bucket, lane_buckets
+from engine.buckets import lane_buckets
 from engine.compile import compile_job
-from engine.deliveries import Proofs, proofs
-from engine.formulas import activation_bytes, message_bytes, state_bytes
+from engine.formulas import activation_bytes, kept_bytes, message_bytes, state_bytes
 from engine.job import Job
 from engine.mesh import mesh_of
 from engine.program import RECEIVES, SENDS, Action, Kind, Program
 from engine.recording import CATEGORIES
-from engine.units import needs, stages
+from engine.units import lane_units, needs
+from engine.waits import waits
 
-Change = tuple[str, int]  # category, bytes
+Change = tuple[int, str, int]  # position of the action (the lane's length: at the end), category, bytes more
 
 
 def predicted_memory(job: Job, program: Program | None = None) -> list[dict[str, int]]:
@@ -33,7 +33,7 @@ def total_bytes(job: Job) -> int:
 def _lane_peaks(job: Job, program: Program, z: int) -> dict[str, int]:
     held = dict.fromkeys(CATEGORIES, 0) | state_bytes(job, z)
     peaks, total = dict(held), sum(held.values())
-    for category, nbytes in lane_changes(job, program, z):
+    for _, category, nbytes in lane_changes(job, program, z):
         held[category] += nbytes
         peaks[category] = max(peaks[category], held[category])
         total = max(total, sum(held.values()))
@@ -44,66 +44,54 @@ def _lane_peaks(job: Job, program: Program, z: int) -> dict[str, int]:
 
 def lane_changes(job: Job, program: Program, z: int) -> Iterator[Change]:
     """What each action of a lane books, in order: the ledger's own rules (see `engine.memory`)."""
-    buckets = {unit: b for b in lane_buckets(job, z) for unit in b.units}
-    named = {b.name: b for b in buckets.values()}
-    zero, first = job.effective_zero, {s: units[0] for s, units in enumerate(stages(job))}
-    last = {s: units[-1] for s, units in enumerate(stages(job))}
-    arrived: set[tuple[Kind, int | None, int | None]] = set()
-    open_grads: set[str] = set()
-    reducing: set[str] = set()
+    lane, waiting = program.lanes[z], waits(job, program, z)
+    book = _Book(job, z)
+    for i, before in enumerate(waiting.before):
+        for j in before:
+            yield from ((i, *change) for change in book.landed(lane[j]))
+        yield from ((i, "buffers", -message_bytes(job)) for _ in waiting.forgets[i])
+        if i < len(lane):
+            yield from ((i, *change) for change in book.does(lane[i]))
 
-    def settle(name: str) -> Iterator[Change]:
-        if name in reducing:
-            reducing.discard(name)
-            open_grads.discard(name)
-            yield "buffers", -(named[name].padded + named[name].shard) * FP32
 
-    arrivals = proofs(program, z)
-    for a in program.lanes[z]:
-        yield from _takes_message(a, first, last, arrived, arrivals, message_bytes(job))
-        if a.kind in RECEIVES:
-            arrived.add((a.kind, a.stage, a.microbatch))
-            yield "buffers", message_bytes(job)
-        elif a.kind in SENDS:
-            yield "buffers", message_bytes(job)
+class _Book:
+    """The bookings of a lane's actions, with closed-form sizes."""
+
+    def __init__(self, job: Job, z: int) -> None:
+        self.job, self.zero, self.size = job, job.effective_zero, job.precision
+        self.home = {unit: b for b in lane_buckets(job, z) for unit in b.units}
+        self.named = {b.name: b for b in self.home.values()}
+        self.kept = {unit: (kept_bytes(job, unit), activation_bytes(job, unit)) for unit in lane_units(job, z)}
+        self.open_gradients: set[str] = set()
+
+    def landed(self, a: Action) -> Iterator[tuple[str, int]]:
+        """When the communication that `a` started is waited for."""
+        if a.kind in RECEIVES or a.kind in SENDS:
+            yield "buffers", -message_bytes(self.job)
+        elif a.kind is Kind.REDUCE and a.axis == "dp" and self.zero >= 2:
+            self.open_gradients.discard(a.unit)
+            yield "buffers", -(self.named[a.unit].padded + self.named[a.unit].shard) * self.size.grad
+
+    def does(self, a: Action) -> Iterator[tuple[str, int]]:
+        """When `a` itself runs."""
+        if a.kind in RECEIVES or a.kind in SENDS:
+            yield "buffers", message_bytes(self.job)
         elif a.kind is Kind.FORWARD:
-            yield "activations", activation_bytes(job, a.unit)
+            yield "activations", self.kept[a.unit][0]
+        elif a.kind is Kind.RECOMPUTE:
+            yield "activations", self.kept[a.unit][1] - self.kept[a.unit][0]
         elif a.kind is Kind.BACKWARD:
-            if zero >= 2:
-                for owner in (buckets[u].name for u in needs(job.model, a.unit)):
-                    yield from settle(owner)
-                    if owner not in open_grads:
-                        open_grads.add(owner)
-                        yield "buffers", named[owner].padded * FP32
-            yield "activations", -activation_bytes(job, a.unit)
-        elif zero >= 2 and a.kind is Kind.REDUCE and a.axis == "dp":
-            reducing.add(a.unit)
-            yield "buffers", named[a.unit].shard * FP32
-        elif zero >= 2 and a.kind is Kind.WAIT and a.axis == "dp":
-            yield from settle(a.unit)
-        elif a.kind is Kind.STEP:
-            for name in sorted(reducing):
-                yield from settle(name)
-        elif zero == 3 and a.kind in (Kind.GATHER, Kind.RELEASE):
-            yield "gathered", _signed(a, named) * FP32
+            yield from self._opened(a)
+            yield "activations", -self.kept[a.unit][1]
+        elif a.kind is Kind.REDUCE and a.axis == "dp" and self.zero >= 2:
+            yield "buffers", self.named[a.unit].shard * self.size.grad
+        elif a.kind in (Kind.GATHER, Kind.RELEASE) and self.zero == 3:
+            whole = self.named[a.unit].padded * self.size.compute
+            yield "gathered", whole if a.kind is Kind.GATHER else -whole
 
-
-def _takes_message(
-    a: Action,
-    first: dict[int, str],
-    last: dict[int, str],
-    arrived: set[tuple[Kind, int | None, int | None]],
-    arrivals: Proofs,
-    nbytes: int,
-) -> Iterator[Change]:
-    """A stage's first forward and last-unit backward use up the message received for them, which proves others sent."""
-    end = {Kind.FORWARD: (Kind.RECV_ACT, first), Kind.BACKWARD: (Kind.RECV_GRAD, last)}.get(a.kind)
-    if end and a.stage is not None and a.unit == end[1][a.stage] and (end[0], a.stage, a.microbatch) in arrived:
-        arrived.discard((end[0], a.stage, a.microbatch))
-        yield "buffers", -nbytes
-        if a.microbatch is not None:
-            yield "buffers", -nbytes * len(arrivals.get((end[0], a.stage, a.microbatch), ()))
-
-
-def _signed(a: Action, named: dict[str, Bucket]) -> int:
-    return named[a.unit].padded if a.kind is Kind.GATHER else -named[a.unit].padded
+    def _opened(self, a: Action) -> Iterator[tuple[str, int]]:
+        """ZeRO-2 and 3: the whole gradients of the units that a backward adds to."""
+        for owner in (self.home[unit] for unit in needs(self.job.model, a.unit) if self.zero >= 2):
+            if owner.name not in self.open_gradients:
+                self.open_gradients.add(owner.name)
+                yield "buffers", owner.padded * self.size.grad

@@ -1,7 +1,8 @@
 """Closed forms: what a plan should hold and send, from the job's numbers alone.
 
 Nothing here looks at a program or a run, so that "measured beside predicted" compares two independent answers.
-n = s·b tokens of a micro-batch, t tensor degree, N data degree, m micro-batches; fp32 everywhere, 4 bytes.
+n = s·b tokens of a micro-batch, t tensor degree, N data degree, m micro-batches, e bytes of an element
+(`engine.precision`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from engine.buckets import FP32, lane_buckets
 from engine.job import Job
 from engine.models.params import padded_vocab, replicated_size, unit_size
 from engine.traffic import logical_bytes
-from engine.units import TOKENS, lane_units, needs, shares_tokens, stages
+from engine.units import TOKENS, lane_units, needs, recomputes, shares_tokens, stages
 
 INT64 = 8
 
@@ -55,42 +56,63 @@ def parameters(job: Job) -> int:
 def state_bytes(job: Job, lane: int) -> dict[str, int]:
     """Bytes of params, grads and optimizer on each rank of a lane; padding of buckets included.
 
-    fp32 Adam per parameter: 16 (ZeRO-0), 8 + 8/N (1), 4 + 12/N (2), 16/N (3) (Rajbhandari et al. 2020, figure 1, with
-    K = 8 and 4-byte parameters and gradients).
+    fp32 Adam per parameter: 16 (ZeRO-0), 8 + 8/N (1), 4 + 12/N (2), 16/N (3); with 2-byte parameters and gradients 16,
+    4 + 12/N, 2 + 14/N, 16/N (Rajbhandari et al. 2020, figure 1, with K = 8 and K = 12).
     """
-    zero = job.effective_zero
-    whole = sum(b.padded for b in lane_buckets(job, lane)) * FP32
-    shard = sum(b.shard for b in lane_buckets(job, lane)) * FP32
+    zero, size = job.effective_zero, job.precision
+    whole = sum(b.padded for b in lane_buckets(job, lane))
+    shard = sum(b.shard for b in lane_buckets(job, lane))
     return {
-        "params": shard if zero == 3 else whole,
-        "grads": shard if zero >= 2 else whole,
-        "optimizer": 2 * (shard if zero else whole),
+        "params": (shard if zero == 3 else whole) * size.compute,
+        "grads": (shard if zero >= 2 else whole) * size.grad,
+        "optimizer": (shard if zero else whole) * size.optimizer,
     }
 
 
 def activation_bytes(job: Job, unit: str) -> int:
     """Bytes a unit saves for the backward of one micro-batch.
 
-    Korthikanti et al. 2022, equations 1 to 4, in fp32 and without dropout masks: per block 16·n·h of norms' inputs and
-    outputs (÷ t only with sequence parallelism), 48·n·h/t inside attention and MLP, 4·a·s·n/t attention probabilities
-    (one copy: no dropout), and 16·n bytes of norm statistics.
+    Korthikanti et al. 2022, equations 1 to 4: per block 4·e·n·h of norms' inputs and outputs (÷ t only with sequence
+    parallelism), 12·e·n·h/t inside attention and MLP, e·a·s·n/t attention probabilities; with dropout 2·n·h of masks
+    (÷ t only with sequence parallelism), a·s·n/t of the mask and e·a·s·n/t of what it leaves of the probabilities.
+    With e = 2 and dropout that is the paper's s·b·h·(34 + 5·a·s/h). Besides it 16·n bytes of norm statistics, which
+    the paper leaves out. Selective recomputation drops all that has a·s·n in it.
     """
-    model, t = job.model, job.plan.tp
+    model, t, e = job.model, job.plan.tp, job.precision.compute
     n, h = model.seq * job.microbatch_size, model.hidden
     spread = t if job.scatters_sequence else 1
-    norm = (2 * n * h + 2 * n) * FP32 // spread  # its input, its output, mean and 1/deviation
+    norm = (2 * n * h * e + 2 * n * FP32) // spread  # its input, its output, mean and 1/deviation
+    mask = n * h // spread if model.dropout else 0  # a byte each
     if unit == "embedding":
-        return n * (INT64 + 1) if t > 1 else 0  # looked-up ids, and which of them live elsewhere
+        return mask + (n * (INT64 + 1) if t > 1 else 0)  # looked-up ids, and which of them live elsewhere
     if unit == "head":
-        return norm + n * padded_vocab(model, t) // t * FP32 + n * (INT64 + 1)
-    inside = 12 * n * h + model.heads * model.seq * n  # qkv 3, context 1, MLP 4 + 4; probabilities
-    return 2 * norm + inside // t * FP32
+        return norm + n * padded_vocab(model, t) // t * FP32 + n * (INT64 + 1)  # fp32 probabilities
+    inside = 12 * n * h * e  # qkv 3, context 1, MLP 4 + 4
+    if job.plan.recompute != "selective":
+        inside += model.heads * model.seq * n * (2 * e + 1 if model.dropout else e)
+    return 2 * (norm + mask) + inside // t
+
+
+def kept_bytes(job: Job, unit: str) -> int:
+    """What a unit's forward leaves until backward, or until it is recomputed: then its input, n·h, alone."""
+    return message_bytes(job) if recomputes(job, unit) else activation_bytes(job, unit)
 
 
 def message_bytes(job: Job) -> int:
     """One activation or gradient between stages: b·s·h, scattered under sequence parallelism."""
     n = job.model.seq * job.microbatch_size
-    return n * job.model.hidden * FP32 // (job.plan.tp if job.scatters_sequence else 1)
+    return n * job.model.hidden * job.precision.compute // (job.plan.tp if job.scatters_sequence else 1)
+
+
+def model_flops(job: Job) -> int:
+    """FLOPs that a step of the whole job needs, without recomputation: what MFU counts.
+
+    72·B·L·s·h²·(1 + s/(6h) + V/(12·L·h)) (Narayanan et al. 2021, appendix; Korthikanti et al. 2022, equation 7): a
+    forward is 24·h² + 4·s·h per token and block and 2·h·V per token in the head, a backward twice that.
+    """
+    model = job.model
+    forward = model.layers * (24 * model.hidden**2 + 4 * model.seq * model.hidden) + 2 * model.hidden * model.vocab
+    return 3 * forward * job.training.batch * model.seq
 
 
 def predicted_communication(job: Job, lane: int = 0) -> dict[tuple[str, str], int]:
@@ -104,6 +126,7 @@ def predicted_communication(job: Job, lane: int = 0) -> dict[tuple[str, str], in
 def _tensor(job: Job, lane: int) -> dict[tuple[str, str], int]:
     """Inside layers: 4 all-reduces of [s, b, h] a block and micro-batch; with sequence parallelism 6 all-gathers (two
     of them repeat the forward's for the weight gradient) and 4 reduce-scatters; 3 all-reduces of [s, b] for the loss.
+    A recomputed block repeats the two, or two and two, of its forward.
     """
     t, m = job.plan.tp, job.plan.microbatches
     if t == 1:
@@ -111,14 +134,13 @@ def _tensor(job: Job, lane: int) -> dict[tuple[str, str], int]:
     n = job.model.seq * job.microbatch_size
     units = lane_units(job, lane)
     blocks, embedding = sum(u.startswith("block") for u in units), int("embedding" in units)
-    head = int("head" in units)
-    size = n * job.model.hidden * FP32
+    head, again = int("head" in units), sum(recomputes(job, u) for u in units)
+    size = n * job.model.hidden * job.precision.compute
     loss = 3 * head * logical_bytes("all_reduce", t, n * FP32)
     if not job.scatters_sequence:
-        return {
-            ("tp", "all_reduce"): m * ((4 * blocks + embedding + head) * logical_bytes("all_reduce", t, size) + loss)
-        }
-    gathers, scatters = 6 * blocks + embedding + 2 * head, 4 * blocks + embedding + head
+        reduces = 4 * blocks + 2 * again + embedding + head
+        return {("tp", "all_reduce"): m * (reduces * logical_bytes("all_reduce", t, size) + loss)}
+    gathers, scatters = 6 * blocks + 2 * again + embedding + 2 * head, 4 * blocks + 2 * again + embedding + head
     return {
         ("tp", "all_gather"): m * gathers * logical_bytes("all_gather", t, size),
         ("tp", "reduce_scatter"): m * scatters * logical_bytes("reduce_scatter", t, size),
@@ -132,22 +154,25 @@ def _norms(job: Job, lane: int) -> dict[tuple[str, str], int]:
         return {}
     t, times = job.plan.tp, _reductions_per_step(job)
     sizes = [sum(replicated_size(job.model, t, unit) for unit in bucket.units) for bucket in lane_buckets(job, lane)]
-    return {("tp", "all_reduce"): times * sum(logical_bytes("all_reduce", t, size * FP32) for size in sizes)}
+    return {
+        ("tp", "all_reduce"): times * sum(logical_bytes("all_reduce", t, size * job.precision.grad) for size in sizes)
+    }
 
 
 def _data(job: Job, lane: int) -> dict[tuple[str, str], int]:
     """Gradients and parameters over the data axis: 2(N−1)/N·Ψ for ZeRO-0 and 1; ZeRO-2 and 3 repeat per micro-batch."""
-    n, zero = job.plan.dp, job.effective_zero
+    n, zero, size = job.plan.dp, job.effective_zero, job.precision
     if n == 1:
         return {}
     buckets = lane_buckets(job, lane)
     if zero == 0:
-        return {("dp", "all_reduce"): sum(logical_bytes("all_reduce", n, b.padded * FP32) for b in buckets)}
-    part = {b.name: logical_bytes("all_gather", n, b.padded * FP32) for b in buckets}
-    gathers = {name: _gathers_per_step(job, lane, name) if zero == 3 else 1 for name in part}
+        return {("dp", "all_reduce"): sum(logical_bytes("all_reduce", n, b.padded * size.grad) for b in buckets)}
+    gathers = {b.name: _gathers_per_step(job, lane, b.name) if zero == 3 else 1 for b in buckets}
+    scattered = sum(logical_bytes("reduce_scatter", n, b.padded * size.grad) for b in buckets)
+    gathered = sum(logical_bytes("all_gather", n, b.padded * size.compute) * gathers[b.name] for b in buckets)
     return {
-        ("dp", "reduce_scatter"): sum(part.values()) * _reductions_per_step(job),
-        ("dp", "all_gather"): sum(part[name] * gathers[name] for name in part),
+        ("dp", "reduce_scatter"): scattered * _reductions_per_step(job),
+        ("dp", "all_gather"): gathered,
     }
 
 
@@ -168,7 +193,7 @@ def _tie(job: Job, lane: int) -> dict[tuple[str, str], int]:
         return {}
     size = unit_size(job.model, job.plan.tp, TOKENS)
     shards = job.plan.dp if job.effective_zero else 1
-    return {("tie", "all_reduce"): logical_bytes("all_reduce", 2, -(-size // shards) * FP32)}
+    return {("tie", "all_reduce"): logical_bytes("all_reduce", 2, -(-size // shards) * job.precision.grad)}
 
 
 def _messages(job: Job, lane: int) -> dict[tuple[str, str], int]:

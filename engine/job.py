@@ -17,8 +17,12 @@ from typing import Any, Literal
 import pydantic
 import tomli_w
 
+from engine.precision import PRECISIONS, Precision
+
 Schedule = Literal["naive", "gpipe", "1f1b", "interleaved"]
 Axis = Literal["dp", "tp", "pp"]
+Recompute = Literal["none", "selective", "full"]
+PrecisionName = Literal["fp32", "mixed16", "mixed18"]
 
 REFERENCE_TOKENS = 4096
 SCHEDULES: tuple[Schedule, ...] = ("naive", "gpipe", "1f1b", "interleaved")
@@ -44,6 +48,8 @@ class Model:
     """Vocabulary size. Text is read as bytes, so at least 256."""
     tied: bool = False
     """Use the token embedding as the output matrix too."""
+    dropout: float = 0.0
+    """Dropout probability; more than 0 can only be simulated, since random masks prove nothing equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +81,8 @@ class Plan:
     bucket_kb: int = 160
     """ZeRO-0/1: gradients are reduced in buckets of about this many KiB, last layers first. torch's DDP takes 25,600;
     small models need small buckets for the reductions to run under backward."""
+    recompute: Recompute = "none"
+    """Activations computed again in backward instead of kept: none, selective (inside attention) or full (blocks)."""
     order: str = "tp-dp-pp"
     """Rank order, fastest-varying axis first."""
     partition: tuple[int, ...] | None = None
@@ -93,6 +101,8 @@ class Training:
     """Adam's learning rate."""
     clip: float = 1.0
     """Clip the global gradient norm to this; 0 never clips."""
+    precision: PrecisionName = "fp32"
+    """Bytes of parameters, gradients, optimizer: fp32 4+4+8, mixed16 2+2+12, mixed18 2+4+12; mixed only simulated."""
     seed: int = 0
     """Seed of the initial weights and of the order of the data."""
     text: str | None = None
@@ -100,12 +110,21 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """Where the run is put to see how long it would take. It changes nothing that is computed."""
+
+    cluster: str = ""
+    """A described cluster, by preset name or TOML file, to replay the run on; `lab clusters` lists the presets."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
-    """Model, plan and training: everything that decides what a run computes."""
+    """Model, plan and training decide what a run computes, hardware what its replay is timed on."""
 
     model: Model = field(default_factory=Model)
     plan: Plan = field(default_factory=Plan)
     training: Training = field(default_factory=Training)
+    hardware: Hardware = field(default_factory=Hardware)
 
     @property
     def world_size(self) -> int:
@@ -122,6 +141,10 @@ class Job:
         return self.plan.zero if self.plan.dp > 1 else 0
 
     @property
+    def precision(self) -> Precision:
+        return PRECISIONS[self.training.precision]
+
+    @property
     def scatters_sequence(self) -> bool:
         return self.plan.sequence_parallel and self.plan.tp > 1
 
@@ -133,7 +156,7 @@ class Job:
         batch = self.training.batch
         divisors = (m for m in range(1, batch + 1) if batch % m == 0)
         few = next((m for m in divisors if batch // m * self.model.seq <= REFERENCE_TOKENS), batch)
-        return dataclasses.replace(self, plan=Plan(microbatches=few))
+        return dataclasses.replace(self, plan=Plan(microbatches=few), hardware=Hardware())
 
     def options(self) -> dict[str, Any]:
         """The job as one flat mapping, the inverse of `from_options`."""
@@ -158,7 +181,7 @@ class Job:
 
     @classmethod
     def from_toml(cls, path: Path, **overrides: Any) -> Job:
-        """Reads a job file: tables [model], [plan], [training]. Raises `JobRefused` with the reason."""
+        """Reads a job file: tables [model], [plan], [training], [hardware]. Raises `JobRefused` with the reason."""
         try:
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -166,9 +189,10 @@ class Job:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise JobRefused(f"the job file {path} is not TOML: {error}.") from error
         options: dict[str, Any] = {}
+        tables_known = ", ".join(f"[{part}]" for part in _PARTS)
         for part, values in tables.items():
             if part not in _PARTS or not isinstance(values, dict):
-                raise JobRefused(f"the job file {path} has {part!r}: its tables are [model], [plan], [training].")
+                raise JobRefused(f"the job file {path} has {part!r}: its tables are {tables_known}.")
             for name in values:
                 if name not in {f.name for f in fields(_PARTS[part])}:
                     raise JobRefused(f"the job file {path} has {name!r} in [{part}], where it does not belong.")
@@ -180,7 +204,7 @@ class Job:
         return tomli_w.dumps(tables)
 
 
-_PARTS: dict[str, type[Any]] = {"model": Model, "plan": Plan, "training": Training}
+_PARTS: dict[str, type[Any]] = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware}
 
 
 def _typed(part: str, values: dict[str, Any]) -> Any:

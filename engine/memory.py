@@ -49,16 +49,20 @@ class Saved:
     nbytes: int = 0
 
 
+def storage_identity(tensor: torch.Tensor) -> int:
+    """Equal for tensors that share memory. Not the memory's address, which on the meta device is 0 for all."""
+    return int(tensor.untyped_storage()._cdata)
+
+
 @contextmanager
 def watching_saved(constants: set[int]) -> Iterator[Saved]:
-    """Sums the storages saved for backward inside, except those whose address is in `constants` (parameters, masks)."""
+    """Sums the storages saved for backward inside, except those whose identity is in `constants` (parameters)."""
     saved, seen = Saved(), set(constants)
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in seen:
-            seen.add(storage.data_ptr())
-            saved.nbytes += storage.nbytes()
+        if (identity := storage_identity(tensor)) not in seen:
+            seen.add(identity)
+            saved.nbytes += tensor.untyped_storage().nbytes()
         return tensor
 
     def unpack(tensor: Any) -> Any:

@@ -29,11 +29,12 @@ class Adam:
         param.addcdiv_(m, denominator, value=-self.lr / (1 - self.beta1**t))
 
 
-def clip_factor(norm: float, clip: float) -> float:
-    """What gradients are scaled by so that their global norm is at most `clip` (0: never)."""
-    return min(1.0, clip / (norm + 1e-6)) if clip else 1.0
+def clip_factor(norm: float, clip: float) -> float | None:
+    """What gradients are scaled by so that their global norm is at most `clip`; None if they are never clipped (0)."""
+    return min(1.0, clip / (norm + 1e-6)) if clip else None
 
 
-def squared_norm(grad: Tensor) -> float:
-    """Sum of squares, accumulated in double precision."""
-    return float(torch.linalg.vector_norm(grad, dtype=torch.float64) ** 2)
+def squared_norm(grad: Tensor) -> Tensor:
+    """Sum of squares as a double, accumulated in double precision."""
+    norm: Tensor = torch.linalg.vector_norm(grad, dtype=torch.float64)
+    return norm.square()

@@ -40,8 +40,11 @@ COMPUTE = frozenset({Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACK
 SENDS = {Kind.SEND_ACT: Kind.RECV_ACT, Kind.SEND_GRAD: Kind.RECV_GRAD}
 RECEIVES = {recv: send for send, recv in SENDS.items()}
 EXECUTABLE = frozenset(
-    {Kind.FORWARD, Kind.BACKWARD, Kind.GATHER, Kind.RELEASE, Kind.REDUCE, Kind.WAIT, Kind.STEP, *SENDS, *RECEIVES}
-)  # what `engine.runtime` has a method for
+    {
+        Kind.FORWARD, Kind.BACKWARD, Kind.RECOMPUTE, Kind.GATHER, Kind.RELEASE, Kind.REDUCE, Kind.WAIT, Kind.STEP,
+        *SENDS, *RECEIVES,
+    }
+)  # fmt: skip  # what `engine.runtime` has a method for
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from engine.compile import compile_job
 from engine.dryrun import DryRun, dry_run
 from engine.job import Job
 from engine.program import RECEIVES, SENDS, Action, Kind, Program
-from engine.units import compute_units, needs, stages
+from engine.units import compute_units, needs, recomputes, stages
 
 Place = tuple[int, int]  # lane, position
 Complaint = tuple[int, int, str]  # lane, position, what is wrong
@@ -54,7 +54,7 @@ class Case:
 
     def owners(self, a: Action) -> tuple[str, ...]:
         """The units whose parameters a forward or backward uses."""
-        return needs(self.job.model, a.unit) if a.kind in PASSES else ()
+        return needs(self.job.model, a.unit) if a.kind in (*PASSES, Kind.RECOMPUTE) else ()
 
 
 def _coverage(case: Case) -> Iterator[Complaint]:
@@ -71,6 +71,23 @@ def _coverage(case: Case) -> Iterator[Complaint]:
     for z, actions in enumerate(case.program.lanes):
         if sum(a.kind is Kind.STEP for a in actions) != 1:
             yield z, len(actions), "a lane has exactly one step."
+
+
+def _recomputations(case: Case) -> Iterator[Complaint]:
+    """Under full recomputation each block runs forward again between forward and backward; else none does."""
+    seen: dict[tuple[str, int | None], Place] = {}
+    for z, i, a in case.program:
+        if a.kind is Kind.RECOMPUTE:
+            if not recomputes(case.job, a.unit):
+                yield z, i, f"nothing of {a.unit} was dropped: only recompute=full drops, and only in blocks."
+            if seen.setdefault((a.unit, a.microbatch), (z, i)) != (z, i):
+                yield z, i, "this has been recomputed already."
+            first = case.passes[Kind.FORWARD, a.unit, a.microbatch]
+            if first[1] > i:
+                yield z, i, f"it needs forward {a.unit} mb{a.microbatch} first{case.ready(first)}."
+        elif a.kind is Kind.BACKWARD and recomputes(case.job, a.unit) and (a.unit, a.microbatch) not in seen:
+            again = f"recompute {a.unit} mb{a.microbatch} stage{a.stage}"
+            yield z, i, f"its activations were dropped: it needs {again} first."
 
 
 def _order(case: Case) -> Iterator[Complaint]:
@@ -291,4 +308,13 @@ def _sums_before(a: Action, wanted: dict[Action, None]) -> list[Action]:
 
 
 Rule = Callable[[Case], Iterator[Complaint]]
-RULES: tuple[Rule, ...] = (_coverage, _order, _messages, _deadlock, _posting_order, _parameters, _reductions)
+RULES: tuple[Rule, ...] = (
+    _coverage,
+    _recomputations,
+    _order,
+    _messages,
+    _deadlock,
+    _posting_order,
+    _parameters,
+    _reductions,
+)

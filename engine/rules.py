@@ -21,7 +21,16 @@ def check(job: Job) -> None:
 
 
 def check_here(job: Job, bytes_needed: int, bytes_available: int) -> None:
-    """Raises `JobRefused` if this machine cannot hold the processes or the memory of the job."""
+    """Raises `JobRefused` if real processes here cannot run the job: its kind, their number, or their memory."""
+    if job.training.precision != "fp32":
+        raise JobRefused(
+            f"precision={job.training.precision} can only be simulated so far: use precision=fp32, or `lab simulate`."
+        )
+    if job.model.dropout:
+        raise JobRefused(
+            f"dropout={job.model.dropout} can only be simulated: real runs are compared with one process, and random"
+            " masks would make them differ; use dropout=0, or `lab simulate`."
+        )
     if job.world_size > MAX_LOCAL_RANKS:
         raise JobRefused(
             f"dp × tp × pp = {job.world_size} processes are too many for one machine:"
@@ -84,6 +93,8 @@ def _plain_numbers(job: Job) -> Iterator[str]:
         yield f"lr={job.training.lr} is not a positive number: use for example 0.001."
     if not (math.isfinite(job.training.clip) and job.training.clip >= 0):
         yield f"clip={job.training.clip} is not a size: use 0 (never clip) or a positive number."
+    if not 0 <= job.model.dropout < 1:
+        yield f"dropout={job.model.dropout} is not a probability below 1: use 0 (none) or for example 0.1."
     if not 0 <= job.training.seed < 2**63:
         yield f"seed={job.training.seed} is out of range: use 0 to {2**63 - 1}."
     if sorted(job.plan.order.split("-")) != ["dp", "pp", "tp"]:

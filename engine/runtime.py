@@ -11,19 +11,21 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from engine.buckets import lane_buckets
 from engine.comm import Comm, Handle, stamp_end
-from engine.deliveries import Key, proofs
-from engine.flat import FlatBucket
+from engine.flat import DTYPES, FlatBucket
 from engine.formulas import message_bytes
 from engine.initial import Source
 from engine.job import Job
-from engine.memory import Ledger, watching_saved
+from engine.memory import Ledger, storage_identity, watching_saved
 from engine.mesh import mesh_of
 from engine.models.gpt import GPT
 from engine.optimizer import Adam, clip_factor
 from engine.parallel.tensor import TensorAxis
-from engine.program import Action, Kind, Program
+from engine.program import RECEIVES, SENDS, Action, Kind, Program
 from engine.recorder import Recorder
-from engine.units import TOKENS, needs, shares_tokens, stages
+from engine.units import TOKENS, needs, recomputes, shares_tokens, stages
+from engine.waits import waits
+
+MESSAGES = {*SENDS, *RECEIVES}
 
 
 @dataclass
@@ -31,7 +33,7 @@ class Kept:
     """What a unit's forward leaves for its backward: its input, the edge into its graph, and the bytes that hold."""
 
     x: Tensor | None
-    edge: GradientEdge
+    edge: GradientEdge | None  # None while the forward has yet to be computed again
     nbytes: int
 
 
@@ -45,15 +47,14 @@ class StepResult:
 
 @dataclass
 class _Step:
-    """What lives for one step. Keys of flows are (stage, micro-batch)."""
+    """What lives for one step. Keys of flows are (stage, micro-batch), of handles the position that started them."""
 
     tokens: list[Tensor]
+    handles: dict[int, Handle] = field(default_factory=dict)
     activations: dict[tuple[int, int], Tensor] = field(default_factory=dict)
     gradients: dict[tuple[int, int], Tensor] = field(default_factory=dict)
     kept: dict[tuple[str, int], Kept] = field(default_factory=dict)
-    arriving: dict[tuple[Kind, int, int], tuple[Handle, Tensor]] = field(default_factory=dict)
-    sends: dict[Key, Handle] = field(default_factory=dict)
-    flying: dict[tuple[Kind, str, str], Handle] = field(default_factory=dict)
+    arriving: dict[tuple[Kind, int, int], Tensor] = field(default_factory=dict)
     loss: float = 0.0
     result: StepResult | None = None
 
@@ -69,10 +70,10 @@ class Runtime:
         self.recorder: Recorder = comm.recorder
         self.mesh = mesh_of(job)
         self.at = self.mesh.coordinate(rank)
-        self.lane, self.proofs = program.lanes[self.at.pp], proofs(program, self.at.pp)
+        self.lane, self.waits = program.lanes[self.at.pp], waits(job, program, self.at.pp)
         self.adam = Adam(job.training.lr)
-        tokens = job.training.batch * job.model.seq
-        self.model = GPT(job.model, TensorAxis(comm, job.scatters_sequence), 1.0 / tokens, device)
+        self.dtype = DTYPES[job.precision.compute]
+        self.model = GPT(job, TensorAxis(comm, job.scatters_sequence), device, self.dtype)
         self.buckets = {
             b.name: FlatBucket(job, b, self.at, device, ledger, source) for b in lane_buckets(job, self.at.pp)
         }
@@ -83,11 +84,11 @@ class Runtime:
         self._message_shape = (s, job.microbatch_size, job.model.hidden)
         self._message_bytes = message_bytes(job)
         self.saved_bytes: dict[str, int] = {}
-        self._do: dict[Kind, Callable[[Action, _Step], None]] = {
+        self._do: dict[Kind, Callable[[Action, _Step], Handle | None]] = {
             Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward, Kind.GATHER: self._gather,
-            Kind.RELEASE: self._release, Kind.REDUCE: self._reduce, Kind.WAIT: self._wait, Kind.STEP: self._optimize,
+            Kind.RELEASE: self._release, Kind.REDUCE: self._reduce, Kind.WAIT: _nothing, Kind.STEP: self._optimize,
             Kind.SEND_ACT: self._send, Kind.SEND_GRAD: self._send, Kind.RECV_ACT: self._recv,
-            Kind.RECV_GRAD: self._recv,
+            Kind.RECV_GRAD: self._recv, Kind.RECOMPUTE: self._recompute,
         }  # fmt: skip
 
     def _params(self, unit: str) -> dict[str, Tensor]:
@@ -98,50 +99,78 @@ class Runtime:
         """Executes one step; `number` counts from 0. `entering` is told of each action before it starts."""
         state = _Step(tokens)
         self.number = number
-        for action in self.lane:
+        for i, action in enumerate(self.lane):
             entering(action)
-            self._do[action.kind](action, state)
-        for handle in (*state.flying.values(), *state.sends.values()):
-            self.comm.wait(handle)
-        self.ledger.add("buffers", -len(state.sends) * self._message_bytes)
-        assert state.result is not None
+            self._settle(i, state)
+            handle = self._do[action.kind](action, state)
+            if handle is not None:
+                state.handles[i] = handle
+        self._settle(len(self.lane), state)
+        assert state.result is not None and not state.handles
         return state.result
+
+    def _settle(self, i: int, state: _Step) -> None:
+        """Waits for what action `i` needs and lets go of the sends that are known to have arrived then."""
+        for j in self.waits.before[i]:
+            self.comm.wait(state.handles.pop(j))
+            if self.lane[j].kind in MESSAGES:
+                self.ledger.add("buffers", -self._message_bytes)
+        for j in self.waits.forgets[i]:
+            self.comm.forget(state.handles.pop(j))
+            self.ledger.add("buffers", -self._message_bytes)
 
     # -- compute
 
     def _forward(self, a: Action, state: _Step) -> None:
         stage, k = _place(a)
         x = self._input(a, state)
-        for owner in needs(self.job.model, a.unit):
-            self._settle(state, Kind.GATHER, owner, "dp")
-        params, tokens = self.params[a.unit], state.tokens[k]
         x_in = x.detach().requires_grad_() if x is not None else None
+        if recomputes(self.job, a.unit):
+            assert x_in is not None
+            with self.recorder.compute(a, self._shape_key(a)), torch.no_grad():
+                y = self.model.forward(a.unit, self.params[a.unit], x_in, state.tokens[k])
+            self._keep(a, Kept(x_in, None, x_in.nbytes), state)
+        else:
+            y = self._forward_saving(a, x_in, state)
+        if a.unit == "head":
+            state.loss += 0.0 if y.is_meta else float(y.detach())
+        else:
+            state.activations[stage, k] = y.detach()
+
+    def _forward_saving(self, a: Action, x: Tensor | None, state: _Step) -> Tensor:
+        """The forward of a unit with all that its backward needs."""
+        _, k = _place(a)
+        params, tokens = self.params[a.unit], state.tokens[k]
         key = self._shape_key(a)
         with self.recorder.compute(a, key):
             if key[-1] in self.saved_bytes:
-                y = self.model.forward(a.unit, params, x_in, tokens)
+                y = self.model.forward(a.unit, params, x, tokens)
             else:
-                constants = {p.untyped_storage().data_ptr() for p in (*params.values(), tokens)}
+                constants = {storage_identity(p) for p in (*params.values(), tokens)}
                 with watching_saved(constants) as saved:
-                    y = self.model.forward(a.unit, params, x_in, tokens)
+                    y = self.model.forward(a.unit, params, x, tokens)
                 self.saved_bytes[key[-1]] = saved.nbytes
-        nbytes = self.saved_bytes[key[-1]]
-        self.ledger.add("activations", nbytes)
-        state.kept[a.unit, k] = Kept(x_in, get_gradient_edge(y), nbytes)
-        if a.unit == "head":
-            state.loss += float(y.detach())
-        else:
-            state.activations[stage, k] = y.detach()
+        self._keep(a, Kept(x, get_gradient_edge(y), self.saved_bytes[key[-1]]), state)
+        return y
+
+    def _keep(self, a: Action, kept: Kept, state: _Step) -> None:
+        _, k = _place(a)
+        before = state.kept.get((a.unit, k))
+        self.ledger.add("activations", kept.nbytes - (before.nbytes if before else 0))
+        state.kept[a.unit, k] = kept
+
+    def _recompute(self, a: Action, state: _Step) -> None:
+        """The forward again, from the kept input, now with what backward needs."""
+        _, k = _place(a)
+        self._forward_saving(a, state.kept[a.unit, k].x, state)
 
     def _backward(self, a: Action, state: _Step) -> None:
         stage, k = _place(a)
         grad = self._output_gradient(a, state)
         for owner in needs(self.job.model, a.unit):
-            self._settle(state, Kind.GATHER, owner, "dp")
-            if self.home[owner].zero >= 2:  # its gradient buffer may still be on its way
-                self._settle(state, Kind.REDUCE, owner, "dp")
             self.home[owner].open_gradients()
         kept = state.kept.pop((a.unit, k))
+        assert kept.edge is not None
         with self.recorder.compute(a, self._shape_key(a)):
             torch.autograd.backward([kept.edge], [grad])
         self.ledger.add("activations", -kept.nbytes)
@@ -159,7 +188,7 @@ class Runtime:
             if stage == 0:
                 return None
             if (Kind.RECV_ACT, stage, k) in state.arriving:
-                return self._arrived(Kind.RECV_ACT, stage, k, state)
+                return state.arriving.pop((Kind.RECV_ACT, stage, k))
             return state.activations.pop((stage - 1, k))
         return state.activations.pop((stage, k))
 
@@ -169,37 +198,27 @@ class Runtime:
             return torch.ones((), device=self.device)
         if a.unit == self.stage_units[stage][-1]:
             if (Kind.RECV_GRAD, stage, k) in state.arriving:
-                return self._arrived(Kind.RECV_GRAD, stage, k, state)
+                return state.arriving.pop((Kind.RECV_GRAD, stage, k))
             return state.gradients.pop((stage + 1, k))
         return state.gradients.pop((stage, k))
 
     # -- messages
 
-    def _recv(self, a: Action, state: _Step) -> None:
+    def _recv(self, a: Action, state: _Step) -> Handle:
         stage, k = _place(a)
         assert a.peer is not None
-        buffer = torch.empty(self._message_shape, device=self.device)
+        buffer = torch.empty(self._message_shape, device=self.device, dtype=self.dtype)
         self.ledger.add("buffers", buffer.nbytes)
         sender = stage - 1 if a.kind is Kind.RECV_ACT else stage + 1
-        handle = self.comm.recv(buffer, self._peer(a), self._tag(a.kind, sender, k), _stream(a.kind), a)
-        state.arriving[a.kind, stage, k] = (handle, buffer)
+        state.arriving[a.kind, stage, k] = buffer
+        return self.comm.recv(buffer, self._peer(a), self._tag(a.kind, sender, k), _stream(a.kind), a)
 
-    def _arrived(self, kind: Kind, stage: int, k: int, state: _Step) -> Tensor:
-        handle, buffer = state.arriving.pop((kind, stage, k))
-        self.comm.wait(handle)
-        self.ledger.add("buffers", -buffer.nbytes)
-        for sent in self.proofs.get((kind, stage, k), ()):
-            self.comm.forget(state.sends.pop(sent))
-            self.ledger.add("buffers", -buffer.nbytes)
-        return buffer
-
-    def _send(self, a: Action, state: _Step) -> None:
+    def _send(self, a: Action, state: _Step) -> Handle:
         stage, k = _place(a)
         flow = state.activations if a.kind is Kind.SEND_ACT else state.gradients
         tensor = flow.pop((stage, k)).contiguous()
         self.ledger.add("buffers", tensor.nbytes)
-        tag = self._tag(a.kind, stage, k)
-        state.sends[a.kind, stage, k] = self.comm.send(tensor, self._peer(a), tag, _stream(a.kind), a)
+        return self.comm.send(tensor, self._peer(a), self._tag(a.kind, stage, k), _stream(a.kind), a)
 
     def _peer(self, a: Action) -> int:
         assert a.peer is not None
@@ -212,15 +231,15 @@ class Runtime:
 
     # -- parameters and gradients
 
-    def _gather(self, a: Action, state: _Step) -> None:
+    def _gather(self, a: Action, state: _Step) -> Handle:
         bucket = self.buckets[a.unit]
         out = bucket.materialize() if bucket.zero == 3 else bucket.whole
-        state.flying[a.kind, a.unit, a.axis] = stamp_end(self.comm.all_gather(out, bucket.shard, a.axis, a))
+        return stamp_end(self.comm.all_gather(out, bucket.shard, a.axis, a))
 
     def _release(self, a: Action, state: _Step) -> None:
         self.buckets[a.unit].release()
 
-    def _reduce(self, a: Action, state: _Step) -> None:
+    def _reduce(self, a: Action, state: _Step) -> Handle:
         bucket = self.buckets[a.unit]
         if a.axis == "tp":
             handle = self.comm.all_reduce(bucket.replicated_grad, "tp", action=a)
@@ -231,22 +250,11 @@ class Runtime:
             handle = self.comm.reduce_scatter(target, bucket.whole_grad, a.axis, a)
             if bucket.zero >= 2:
                 handle.after.append(lambda: bucket.accumulate(target))
-        state.flying[a.kind, a.unit, a.axis] = stamp_end(handle)
-
-    def _wait(self, a: Action, state: _Step) -> None:
-        self._settle(state, Kind.REDUCE, a.unit, a.axis)
-
-    def _settle(self, state: _Step, kind: Kind, unit: str, axis: str) -> None:
-        """Waits for the gather or reduction of a bucket, if one is under way."""
-        handle = state.flying.pop((kind, unit, axis), None)
-        if handle is not None:
-            self.comm.wait(handle)
+        return stamp_end(handle)
 
     # -- optimizer
 
     def _optimize(self, a: Action, state: _Step) -> None:
-        for key in list(state.flying):
-            self._settle(state, *key)
         with self.recorder.compute(a, (a.kind.value, "")):
             loss, norm = self._global_scalars(state.loss)
             factor = clip_factor(norm, self.job.training.clip)
@@ -258,18 +266,25 @@ class Runtime:
     def _global_scalars(self, loss: float) -> tuple[float, float]:
         """(loss, gradient norm) of the whole job: every rank adds only what no other rank adds."""
         copies = shares_tokens(self.job) and self.at.pp > 0
-        counted = [b for name, b in self.buckets.items() if not (copies and name == TOKENS)]
-        mine = [loss if self.at.tp == 0 else 0.0, sum(b.norm_parts() for b in counted)]
-        both = torch.tensor(mine, dtype=torch.float64, device=self.device)
+        counted = [b.squared_norm() for name, b in self.buckets.items() if not (copies and name == TOKENS)]
+        mine = torch.tensor(loss if self.at.tp == 0 else 0.0, dtype=torch.float64, device=self.device)
+        both = torch.stack([mine, torch.stack(counted).sum() if counted else torch.zeros_like(mine)])
         for axis in ("tp", "pp", "dp"):
             if self.comm.size(axis) > 1:
                 self.comm.now(self.comm.all_reduce(both, axis, stream="world"))
-        return float(both[0]), float(both[1]) ** 0.5
+        if both.is_meta:  # a rehearsal: there are no values
+            return 0.0, 0.0
+        loss, squared = both.tolist()
+        return loss, squared**0.5
 
 
 def _place(a: Action) -> tuple[int, int]:
     assert a.stage is not None and a.microbatch is not None, a
     return a.stage, a.microbatch
+
+
+def _nothing(a: Action, state: _Step) -> None:
+    """WAIT is no more than its waits."""
 
 
 def _stream(kind: Kind) -> str:

@@ -28,6 +28,11 @@ def needs(model: Model, unit: str) -> tuple[str, ...]:
     return (TOKENS, unit) if model.tied and unit in ("embedding", "head") else (unit,)
 
 
+def recomputes(job: Job, unit: str) -> bool:
+    """Whether backward runs the unit's forward again, of which nothing but the input is kept."""
+    return job.plan.recompute == "full" and unit.startswith("block")
+
+
 def forward_cost(model: Model, unit: str) -> float:
     """Forward FLOPs of a unit for one token; what the stage partition balances (backward costs twice as much)."""
     h, s = model.hidden, model.seq

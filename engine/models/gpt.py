@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.job import Model
+from engine.job import Job
+from engine.models.recomputed import recomputed
 from engine.parallel.tensor import TensorAxis
 from engine.parallel.vocab import cross_entropy, embed
 from engine.units import TOKENS
@@ -24,11 +25,14 @@ Params = Mapping[str, Tensor]
 class GPT:
     """The forward of each unit of a GPT on one rank."""
 
-    def __init__(self, model: Model, axis: TensorAxis, loss_scale: float, device: torch.device) -> None:
-        """loss_scale: 1 ÷ tokens in the global batch, so that losses and gradients of all ranks simply add up."""
-        self.model, self.axis, self.loss_scale = model, axis, loss_scale
+    def __init__(self, job: Job, axis: TensorAxis, device: torch.device, dtype: torch.dtype) -> None:
+        self.model, self.axis = job.model, axis
+        self.selective = job.plan.recompute == "selective"
+        # 1 ÷ tokens in the global batch, so that losses and gradients of all ranks simply add up
+        self.loss_scale = 1.0 / (job.training.batch * job.model.seq)
         # [s, s]: 0 where a token may look, −∞ where it may not
-        self.causal_mask = torch.full((model.seq, model.seq), -torch.inf, device=device).triu(1)
+        square = (job.model.seq, job.model.seq)
+        self.causal_mask = torch.full(square, -torch.inf, device=device, dtype=dtype).triu(1)
 
     def forward(self, unit: str, params: Params, x: Tensor | None, tokens: Tensor) -> Tensor:
         """Runs one unit.
@@ -46,12 +50,12 @@ class GPT:
     def embedding(self, params: Params, tokens: Tensor) -> Tensor:
         table = params[f"{TOKENS if self.model.tied else 'embedding'}.weight"]
         positions = self.axis.own_part(params["embedding.positions"])
-        return embed(tokens, table, self.axis) + positions[:, None]
+        return self._dropout(embed(tokens, table, self.axis) + positions[:, None])
 
     def block(self, params: Params, x: Tensor) -> Tensor:
-        x = x + self.attention(params, _norm(x, params, "norm1"))
+        x = x + self._dropout(self.attention(params, _norm(x, params, "norm1")))
         y = self.axis.column_linear(_norm(x, params, "norm2"), params["up.weight"], params["up.bias"])
-        return x + self.axis.row_linear(F.gelu(y), params["down.weight"], params["down.bias"])
+        return x + self._dropout(self.axis.row_linear(F.gelu(y), params["down.weight"], params["down.bias"]))
 
     def attention(self, params: Params, x: Tensor) -> Tensor:
         """Causal self-attention over this rank's heads, in plain matrix products.
@@ -63,10 +67,17 @@ class GPT:
         s, b, _ = qkv.shape
         d = self.model.hidden // self.model.heads
         q, k, v = qkv.view(s, b, 3, -1, d).permute(2, 1, 3, 0, 4).flatten(1, 2)  # each [b·a/t, s, d]
-        scores = torch.baddbmm(self.causal_mask, q, k.transpose(1, 2), alpha=d**-0.5)
-        context = torch.bmm(scores.softmax(-1), v)  # [b·a/t, s, d]
+        context = recomputed(self._core, q, k, v) if self.selective else self._core(q, k, v)
         merged = context.view(b, -1, s, d).permute(2, 0, 1, 3).reshape(s, b, -1)
         return self.axis.row_linear(merged, params["out.weight"], params["out.bias"])
+
+    def _core(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """softmax(q kᵀ / √d) v, each [b·a/t, s, d]: what selective recomputation does not keep."""
+        scores = torch.baddbmm(self.causal_mask, q, k.transpose(1, 2), alpha=q.shape[-1] ** -0.5)
+        return torch.bmm(self._dropout(scores.softmax(-1)), v)
+
+    def _dropout(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.model.dropout) if self.model.dropout else x
 
     def head(self, params: Params, x: Tensor, targets: Tensor) -> Tensor:
         weight = params[f"{TOKENS if self.model.tied else 'head'}.weight"]

@@ -30,9 +30,9 @@ def cross_entropy(logits: Tensor, targets: Tensor, axis: TensorAxis, vocab: int)
 
     logits: this rank's columns [s, b, V/t]; targets: [s, b]; vocab: real vocabulary size, later columns are padding.
     Three all-reduces of [s, b]: the maximum, the sum of exponentials and the logit of the target. Every tensor rank
-    returns the same scalar.
+    returns the same scalar. Computed in fp32 whatever the logits are.
     """
-    loss: Tensor = _CrossEntropy.apply(logits, targets, axis, vocab)
+    loss: Tensor = _CrossEntropy.apply(logits.float(), targets, axis, vocab)
     return loss
 
 
@@ -40,7 +40,7 @@ class _CrossEntropy(Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, axis: TensorAxis, vocab: int) -> Tensor:
         first, width = axis.index * logits.shape[-1], logits.shape[-1]
-        if first + width > vocab:
+        if width * axis.size > vocab:  # on every rank alike, so that all tensor ranks cost the same
             logits = logits.clone()
             logits[..., max(vocab - first, 0) :] = -torch.inf
         top = logits.amax(-1)

@@ -21,8 +21,9 @@ def gather_around_use(lane: Sequence[Action], needs: Needs, prefetch: int, keep:
     for n, i in enumerate(computes):
         for name in needs(lane[i].unit):
             spans = uses[name]
-            if keep and spans:
-                spans[0] = (spans[0][0], n)
+            again = n > 0 and lane[computes[n - 1]].kind is Kind.RECOMPUTE  # and the backward that follows are one use
+            if spans and (keep or again):
+                spans[-1] = (spans[-1][0], n)
             else:
                 spans.append((n, n))
     before: dict[int, list[Action]] = defaultdict(list)

@@ -150,7 +150,7 @@ def test_every_unit_runs_on_meta_tensors_with_the_same_shapes_and_flops() -> Non
     costs = {}
     for device in ("cpu", "meta"):
         comm = Comm(0, "gloo", {axis: Group(axis, (0,), None) for axis in ("dp", "tp", "pp")}, Recorder(0))
-        model = GPT(job.model, TensorAxis(comm, False), 1.0, torch.device(device))
+        model = GPT(job, TensorAxis(comm, False), torch.device(device), torch.float32)
         tokens = torch.zeros(4, job.model.seq + 1, dtype=torch.int64, device=device)
         x, found = None, []
         for unit in compute_units(job.model):
