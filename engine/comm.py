@@ -9,10 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from engine.memory import storage_identity
 from engine.program import Action
 from engine.recorder import Recorder, Row
 from engine.traffic import logical_bytes, wire_bytes
@@ -87,7 +89,7 @@ class Comm:
         """Starts to replace `tensor` by the sum (or maximum) over the group, on every member."""
         row = self._row("all_reduce", axis, tensor, stream, action)
         op = dist.ReduceOp.MAX if maximum else dist.ReduceOp.SUM
-        return Handle(row, dist.all_reduce(tensor, op, self._group(axis), async_op=True), (tensor,))
+        return Handle(row, self._start(axis, dist.all_reduce, tensor, op), (tensor,))
 
     def reduce_scatter(self, out: torch.Tensor, full: torch.Tensor, axis: str, action: Action | None = None) -> Handle:
         """Starts to put into `out` this rank's slice (along dim 0) of the sum of `full`, which is used up.
@@ -96,21 +98,18 @@ class Comm:
         place, without the copy.
         """
         row = self._row("reduce_scatter", axis, full, "", action)
-        group = self._group(axis)
         if self.backend != "gloo":
-            work = dist.reduce_scatter_single(out, full, dist.ReduceOp.SUM, group, async_op=True)
-            return Handle(row, work, (out, full))
-        handle = Handle(row, dist.all_reduce(full, group=group, async_op=True), (out, full))
+            return Handle(row, self._start(axis, dist.reduce_scatter_single, out, full, dist.ReduceOp.SUM), (out, full))
+        handle = Handle(row, self._start(axis, dist.all_reduce, full), (out, full))
         mine = full.chunk(self.size(axis))[self.index(axis)]
-        if out.data_ptr() != mine.data_ptr():
+        if storage_identity(out) != storage_identity(mine) or out.storage_offset() != mine.storage_offset():
             handle.after.append(lambda: _copy(out, mine))
         return handle
 
     def all_gather(self, out: torch.Tensor, shard: torch.Tensor, axis: str, action: Action | None = None) -> Handle:
         """Starts to put into `out` the members' shards, one after the other along dim 0."""
         row = self._row("all_gather", axis, out, "", action)
-        work = dist.all_gather_single(out, shard, self._group(axis), async_op=True)
-        return Handle(row, work, (out, shard))
+        return Handle(row, self._start(axis, dist.all_gather_single, out, shard), (out, shard))
 
     def send(self, tensor: torch.Tensor, peer: int, tag: int, stream: str, action: Action) -> Handle:
         """Starts to send to world rank `peer`. The tensor must not change until the handle was waited for."""
@@ -151,6 +150,11 @@ class Comm:
     def index(self, axis: str) -> int:
         """This rank's place in its group along `axis`."""
         return self.groups[axis].ranks.index(self.rank)
+
+    def _start(self, axis: str, collective: Callable[..., dist.Work | None], *tensors_and_op: Any) -> dist.Work:
+        work = collective(*tensors_and_op, group=self._group(axis), async_op=True)
+        assert work is not None
+        return work
 
     def _group(self, axis: str) -> dist.ProcessGroup:
         group = self.groups[axis].process_group

@@ -12,9 +12,10 @@ from engine.mesh import mesh_of
 from engine.program import RECEIVES, SENDS, Action, Kind, Program
 from engine.recording import CATEGORIES
 from engine.units import lane_units, needs
-from engine.waits import waits
+from engine.waits import Waits, waits
 
-Change = tuple[int, str, int]  # position of the action (the lane's length: at the end), category, bytes more
+Change = tuple[int, str, int, bool]
+"""Position of an action (the lane's length: the end of the step), category, bytes more, whether after the action."""
 
 
 def predicted_memory(job: Job, program: Program | None = None) -> list[dict[str, int]]:
@@ -33,7 +34,7 @@ def total_bytes(job: Job) -> int:
 def _lane_peaks(job: Job, program: Program, z: int) -> dict[str, int]:
     held = dict.fromkeys(CATEGORIES, 0) | state_bytes(job, z)
     peaks, total = dict(held), sum(held.values())
-    for _, category, nbytes in lane_changes(job, program, z):
+    for _, category, nbytes, _ in lane_changes(job, program, z):
         held[category] += nbytes
         peaks[category] = max(peaks[category], held[category])
         total = max(total, sum(held.values()))
@@ -42,16 +43,19 @@ def _lane_peaks(job: Job, program: Program, z: int) -> dict[str, int]:
     return state | transient | {"total_peak": total}
 
 
-def lane_changes(job: Job, program: Program, z: int) -> Iterator[Change]:
-    """What each action of a lane books, in order: the ledger's own rules (see `engine.memory`)."""
-    lane, waiting = program.lanes[z], waits(job, program, z)
+def lane_changes(job: Job, program: Program, z: int, known: Waits | None = None) -> Iterator[Change]:
+    """What each action of a lane books, in order: the ledger's own rules (see `engine.memory`).
+
+    known: the lane's waits, if they have been worked out already.
+    """
+    lane, waiting = program.lanes[z], known or waits(job, program, z)
     book = _Book(job, z)
     for i, before in enumerate(waiting.before):
         for j in before:
-            yield from ((i, *change) for change in book.landed(lane[j]))
-        yield from ((i, "buffers", -message_bytes(job)) for _ in waiting.forgets[i])
+            yield from ((i, *change, False) for change in book.landed(lane[j]))
+        yield from ((i, "buffers", -message_bytes(job), False) for _ in waiting.forgets[i])
         if i < len(lane):
-            yield from ((i, *change) for change in book.does(lane[i]))
+            yield from ((i, *change, change[0] in ("activations", "gathered")) for change in book.does(lane[i]))
 
 
 class _Book:

@@ -41,10 +41,12 @@ class GPT:
         micro-batch [b, s + 1]. Returns the unit's output, for the head the scaled loss.
         """
         if unit == "embedding":
-            return self.embedding(params, tokens[:, :-1].t())
+            return self.embedding(
+                params, tokens[:, :-1].t().contiguous()
+            )  # or its output's layout would be torch's choice
         assert x is not None
         if unit == "head":
-            return self.head(params, x, tokens[:, 1:].t())
+            return self.head(params, x, tokens[:, 1:].t().contiguous())
         return self.block({name.removeprefix(unit + "."): p for name, p in params.items()}, x)
 
     def embedding(self, params: Params, tokens: Tensor) -> Tensor:

@@ -41,8 +41,8 @@ class _CrossEntropy(Function):
     def forward(ctx: Any, logits: Tensor, targets: Tensor, axis: TensorAxis, vocab: int) -> Tensor:
         first, width = axis.index * logits.shape[-1], logits.shape[-1]
         if width * axis.size > vocab:  # on every rank alike, so that all tensor ranks cost the same
-            logits = logits.clone()
-            logits[..., max(vocab - first, 0) :] = -torch.inf
+            padding = torch.arange(first, first + width, device=logits.device) >= vocab
+            logits = logits.masked_fill(padding, -torch.inf)
         top = logits.amax(-1)
         if axis.size > 1:
             axis.all_reduce(top, maximum=True)

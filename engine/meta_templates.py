@@ -1,0 +1,138 @@
+"""Finds the templates of computations by executing each distinct unit once, at full size, on the meta device.
+
+Meta tensors have shapes and no data, so the runtime, the layers and the optimizer run as they are, whatever the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from engine.buckets import lane_buckets
+from engine.comm import Comm, Group
+from engine.compile import compile_job
+from engine.job import Job, Plan
+from engine.memory import Ledger
+from engine.mesh import mesh_of
+from engine.models.params import Param
+from engine.program import Action, Kind, Program
+from engine.recorder import Recorder, Row
+from engine.runtime import Runtime
+from engine.templates import Piece, Template, unit_kind
+from engine.units import shares_tokens
+
+META = torch.device("meta")
+Templates = dict[tuple[str, str], Template]
+
+
+class SilentComm(Comm):
+    """Writes down every collective as `Comm` does, and moves nothing. Remembers the axis of each row."""
+
+    def __init__(self, rank: int, groups: dict[str, Group], backend: str) -> None:
+        super().__init__(rank, backend, groups, Recorder(rank))
+        self.axes: dict[int, str] = {}
+
+    def _start(self, axis: str, collective: Callable[..., dist.Work | None], *tensors_and_op: Any) -> dist.Work:
+        return _Done()
+
+    def _row(self, op: str, axis: str, tensor: Tensor, stream: str, action: Action | None) -> Row:
+        row = super()._row(op, axis, tensor, stream, action)
+        self.axes[row.seq] = axis
+        return row
+
+
+class _Done(dist.Work):
+    """Work that was over before it began."""
+
+    def wait(self, *_: Any) -> bool:
+        return True
+
+    def get_future(self) -> Any:
+        future: torch.futures.Future[None] = torch.futures.Future()
+        future.set_result(None)
+        return future
+
+
+def _empty(param: Param) -> Tensor:
+    return torch.empty(param.shape, device=META)
+
+
+def unit_templates(job: Job, backend: str) -> Templates:
+    """(action kind, unit kind) → template of every computation of the job's units."""
+    return _unit_templates(_one_of_each(job), backend)
+
+
+def _one_of_each(job: Job) -> Job:
+    """The job of one block, one micro-batch and one tensor group that executes each distinct unit once."""
+    plan = Plan(
+        tp=job.plan.tp, sequence_parallel=job.plan.sequence_parallel, recompute=job.plan.recompute,
+        schedule="gpipe", microbatches=1,
+    )  # fmt: skip
+    training = replace(job.training, batch=job.microbatch_size, steps=1, seed=0, lr=1.0, text=None)
+    return Job(model=replace(job.model, layers=1), plan=plan, training=training)
+
+
+@lru_cache(maxsize=512)
+def _unit_templates(job: Job, backend: str) -> Templates:
+    comm = SilentComm(0, _groups(job, 0), backend)
+    runtime = Runtime(job, compile_job(job), 0, comm, META, Ledger(0), _empty)
+    shape = (job.microbatch_size, job.model.seq + 1)
+    runtime.run_step([torch.zeros(shape, dtype=torch.int64, device=META)], 0, lambda action: None)
+    rows = comm.recorder.rows
+    return {
+        (row.kind, unit_kind(row.unit)): _template(row, rows, comm.axes)
+        for row in rows
+        if row.stream == "compute" and row.kind not in ("wait", Kind.STEP.value)
+    }
+
+
+def step_template(job: Job, lane: int, backend: str) -> Template:
+    """The template of the optimizer step on the ranks of a lane."""
+    buckets = tuple((b.size, b.padded) for b in lane_buckets(job, lane))
+    alike = next(z for z in range(lane + 1) if _same_step(job, z, lane, buckets))
+    training = replace(job.training, steps=1, seed=0, lr=1.0, text=None)
+    plan = replace(job.plan, microbatches=1)
+    training = replace(training, batch=job.microbatch_size * plan.dp)
+    return _step_template(replace(job, plan=plan, training=training), alike, backend)
+
+
+def _same_step(job: Job, z: int, lane: int, buckets: tuple[tuple[int, int], ...]) -> bool:
+    copies = shares_tokens(job) and z > 0
+    same = tuple((b.size, b.padded) for b in lane_buckets(job, z)) == buckets
+    return same and copies == (shares_tokens(job) and lane > 0)
+
+
+@lru_cache(maxsize=512)
+def _step_template(job: Job, lane: int, backend: str) -> Template:
+    rank, step = mesh_of(job).rank(0, 0, lane), Action(Kind.STEP)
+    comm = SilentComm(rank, _groups(job, rank), backend)
+    program = Program(tuple((step,) for _ in range(job.plan.pp)))
+    Runtime(job, program, rank, comm, META, Ledger(rank), _empty).run_step([], 0, lambda action: None)
+    rows = comm.recorder.rows
+    return _template(rows[0], rows, comm.axes)
+
+
+def _groups(job: Job, rank: int) -> dict[str, Group]:
+    mesh = mesh_of(job)
+    return {axis: Group(axis, tuple(mesh.group(axis, rank)), None) for axis in ("dp", "tp", "pp")}
+
+
+def _template(own: Row, rows: list[Row], axes: dict[int, str]) -> Template:
+    children = [row for row in rows if row.parent == own.seq]
+    return tuple(_piece(row, axes.get(row.seq, "")) for row in (own, *children))
+
+
+def _piece(row: Row, axis: str) -> Piece:
+    child = row.parent >= 0
+    return Piece(
+        stream=row.stream, kind=row.kind, name=row.name if child else "", op=row.op, axis=axis, group=row.group,
+        flops=row.cost.flops, touched_bytes=row.cost.touched_bytes, matmuls=row.cost.matmuls,
+        matmul_bytes=row.cost.matmul_bytes, operators=row.cost.operators, before_flops=row.before_flops,
+        logical_bytes=row.logical_bytes, wire_bytes=row.wire_bytes,
+    )  # fmt: skip
