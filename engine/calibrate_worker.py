@@ -71,12 +71,12 @@ def _product(width: int, dtype: torch.dtype) -> float:
     """Seconds of one of the three matrix products of a linear layer, forward and backward, dispatch included."""
     x, weight = (torch.randn(width, width, dtype=dtype, requires_grad=True) for _ in range(2))
     upstream = torch.ones(width, width, dtype=dtype)
-    return _median(lambda: torch.autograd.grad(F.linear(x, weight), (x, weight), upstream)) / 3
+    return _usual(lambda: torch.autograd.grad(F.linear(x, weight), (x, weight), upstream)) / 3
 
 
 def _stream() -> float:
     a, b, out = (torch.ones(STREAM) for _ in range(3))
-    return _median(lambda: torch.add(a, b, out=out))
+    return _usual(lambda: torch.add(a, b, out=out))
 
 
 def _layer(hidden: int, seq: int, batch: int) -> tuple[Cost, float]:
@@ -93,11 +93,11 @@ def _layer(hidden: int, seq: int, batch: int) -> tuple[Cost, float]:
 
     with counting() as cost:
         step()
-    return cost, _median(step)
+    return cost, _usual(step)
 
 
-def _median(work: Callable[[], object]) -> float:
-    """Seconds that `work` takes, once it has warmed up."""
+def _usual(work: Callable[[], object]) -> float:
+    """Seconds that `work` takes once it has warmed up: a quartile, since other programs only ever make it slower."""
     work()
     taken: list[float] = []
     end = time.perf_counter() + PATIENCE
@@ -105,7 +105,7 @@ def _median(work: Callable[[], object]) -> float:
         start = time.perf_counter()
         work()
         taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
+    return statistics.quantiles(taken, n=4)[0]
 
 
 def _collectives(ctx: MemberContext, size: int, group: dist.ProcessGroup, nbytes: int, rounds: int) -> None:
