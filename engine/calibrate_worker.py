@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import FileStore
 from engine.comm import Comm, Group
 from engine.costs import Cost, counting
 from engine.fitting import NOTHING
-from engine.job import Model
+from engine.job import Job, Model
 from engine.models.gpt import GPT
 from engine.models.params import unit_params
 from engine.parallel.tensor import TensorAxis
@@ -81,10 +81,10 @@ def _stream() -> float:
 
 def _layer(hidden: int, seq: int, batch: int) -> tuple[Cost, float]:
     """A transformer block of the engine, forward and backward: what it costs, and the seconds it takes."""
-    model = Model(hidden=hidden, heads=4, seq=seq)
+    job = Job(model=Model(hidden=hidden, heads=4, seq=seq))
     alone = Comm(0, "gloo", {"tp": Group("tp", (0,), None)}, Recorder(0))
-    gpt = GPT(model, TensorAxis(alone, False), 1.0, torch.device("cpu"))
-    params = {p.name: torch.full(p.shape, 0.01, requires_grad=True) for p in unit_params(model, 1, "block0")}
+    gpt = GPT(job, TensorAxis(alone, False), torch.device("cpu"), torch.float32)
+    params = {p.name: torch.full(p.shape, 0.01, requires_grad=True) for p in unit_params(job.model, 1, "block0")}
     x = torch.randn(seq, batch, hidden, requires_grad=True)
     tokens, upstream = torch.zeros(batch, seq + 1, dtype=torch.long), torch.ones(seq, batch, hidden)
 

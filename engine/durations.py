@@ -14,19 +14,19 @@ from engine.rows import StepRows
 from engine.timing import Seconds
 
 COSTS = ("flops", "matmuls", "matmul_bytes", "touched_bytes", "operators")
-PRECISION = "fp32"  # what the engine trains in
 
 
-def costs_on(cluster: Cluster, world_size: int) -> Callable[[StepRows], Seconds]:
+def costs_on(cluster: Cluster, world_size: int, precision: str = "fp32") -> Callable[[StepRows], Seconds]:
     """The costs of a job of `world_size` ranks on `cluster`, as a function of the rows of a step.
 
+    precision: which peak matrix products run at (see `engine.precision`).
     Raises `ValueError` if the cluster is too small.
     """
     cluster.check_size(world_size)
-    return lambda rows: Seconds(_own(rows, cluster, world_size), _together(rows, cluster, world_size))
+    return lambda rows: Seconds(_own(rows, cluster, world_size, precision), _together(rows, cluster, world_size))
 
 
-def _own(rows: StepRows, cluster: Cluster, world_size: int) -> NDArray[np.float64]:
+def _own(rows: StepRows, cluster: Cluster, world_size: int, precision: str) -> NDArray[np.float64]:
     """Seconds of each computation on its rank's device; 0 for other rows."""
     columns = np.stack([rows.ints(name) for name in COSTS])
     devices = {rank: cluster.device_of(rank, world_size) for rank in rows.ranks.tolist()}
@@ -37,7 +37,7 @@ def _own(rows: StepRows, cluster: Cluster, world_size: int) -> NDArray[np.float6
     for device in {id(device): device for device in devices.values()}.values():
         its_ranks = [rank for rank, other in devices.items() if other is device]
         mine = np.flatnonzero(rows.is_compute & np.isin(rows.rank, its_ranks))
-        seconds[mine] = compute_seconds(device, PRECISION, *columns[:, mine]) / speed[rows.rank[mine]]
+        seconds[mine] = compute_seconds(device, precision, *columns[:, mine]) / speed[rows.rank[mine]]
     return seconds
 
 

@@ -82,7 +82,7 @@ def _one_of_each(job: Job) -> Job:
 def _unit_templates(job: Job, backend: str) -> Templates:
     comm = SilentComm(0, _groups(job, 0), backend)
     runtime = Runtime(job, compile_job(job), 0, comm, META, Ledger(0), _empty)
-    shape = (job.microbatch_size, job.model.seq + 1)
+    shape = (job.model.seq + 1, job.microbatch_size)
     runtime.run_step([torch.zeros(shape, dtype=torch.int64, device=META)], 0, lambda action: None)
     rows = comm.recorder.rows
     return {

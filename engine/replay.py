@@ -38,7 +38,7 @@ def replay(
     are recorded, rank → the recorded rank that stands for it (see `engine.symmetry`); default: the recording's own.
     Raises `ValueError` if the step was not recorded on every rank, or if it would deadlock.
     """
-    return replay_at(recording, job, costs_on(cluster, job.world_size), step, ranks_like)
+    return replay_at(recording, job, costs_on(cluster, job.world_size, job.training.precision), step, ranks_like)
 
 
 def replay_at(

@@ -94,7 +94,7 @@ def _train(runtime: Runtime, entering: Callable[[Action], None]) -> Iterator[tup
     job = runtime.job
     for step in range(job.training.steps):
         data = torch.from_numpy(microbatches(job, step, runtime.at.dp))
-        tokens = [micro.clone().to(runtime.device) for micro in data]
+        tokens = [micro.t().contiguous().to(runtime.device) for micro in data]  # [s + 1, b], as activations lie
         start = time.perf_counter_ns()
         result = runtime.run_step(tokens, step, entering)
         yield step, start, time.perf_counter_ns(), result

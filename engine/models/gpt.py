@@ -38,15 +38,13 @@ class GPT:
         """Runs one unit.
 
         params: by full name. x: the previous unit's output [s or s/t, b, h], None for the embedding. tokens: the
-        micro-batch [b, s + 1]. Returns the unit's output, for the head the scaled loss.
+        micro-batch [s + 1, b]. Returns the unit's output, for the head the scaled loss.
         """
         if unit == "embedding":
-            return self.embedding(
-                params, tokens[:, :-1].t().contiguous()
-            )  # or its output's layout would be torch's choice
+            return self.embedding(params, tokens[:-1])
         assert x is not None
         if unit == "head":
-            return self.head(params, x, tokens[:, 1:].t().contiguous())
+            return self.head(params, x, tokens[1:])
         return self.block({name.removeprefix(unit + "."): p for name, p in params.items()}, x)
 
     def embedding(self, params: Params, tokens: Tensor) -> Tensor:

@@ -151,7 +151,7 @@ def test_every_unit_runs_on_meta_tensors_with_the_same_shapes_and_flops() -> Non
     for device in ("cpu", "meta"):
         comm = Comm(0, "gloo", {axis: Group(axis, (0,), None) for axis in ("dp", "tp", "pp")}, Recorder(0))
         model = GPT(job, TensorAxis(comm, False), torch.device(device), torch.float32)
-        tokens = torch.zeros(4, job.model.seq + 1, dtype=torch.int64, device=device)
+        tokens = torch.zeros(job.model.seq + 1, 4, dtype=torch.int64, device=device)
         x, found = None, []
         for unit in compute_units(job.model):
             params = {p.name: torch.ones(p.shape, device=device) for p in unit_params(job.model, 1, unit)}

@@ -1,0 +1,24 @@
+"""A job on a described cluster, from nothing: rehearse one rank of each kind, then replay."""
+
+from __future__ import annotations
+
+from engine.cluster import Cluster
+from engine.compile import compile_job
+from engine.job import Job
+from engine.program import Program
+from engine.recording import Recording
+from engine.rehearse import rehearse
+from engine.replay import replay
+from engine.symmetry import representatives
+
+
+def simulate(job: Job, cluster: Cluster, program: Program | None = None) -> Recording:
+    """One step of `job` as `cluster` would carry it out.
+
+    The recording holds one rank of each class that behaves alike; `stands_for` says which rank each other follows.
+    program: of a schedule written by hand, checked. Raises `ValueError` if the cluster is too small for the job.
+    """
+    program = program or compile_job(job)
+    like = representatives(job, cluster)
+    rehearsed = rehearse(job, program, sorted(set(like)), cluster.backend)
+    return replay(rehearsed, job, cluster, ranks_like=dict(enumerate(like)))
