@@ -182,7 +182,10 @@ def scaled(
 
     Raises `ValueError` if a factor makes no sense.
     """
-    factors = locals() | {"cluster": 1.0}
+    factors = {
+        "inside_bandwidth": inside_bandwidth, "across_bandwidth": across_bandwidth,
+        "inside_latency": inside_latency, "across_latency": across_latency,
+    }  # fmt: skip
     for name, factor in factors.items():
         if not (factor > 0 and math.isfinite(factor)):
             raise ValueError(f"{name}={factor} is not valid: use a finite number above 0, where 1 changes nothing.")
@@ -257,7 +260,7 @@ def cluster_files(folders: Iterable[Path] = ()) -> dict[str, Path]:
     """Every cluster known by name, and its file."""
     found: dict[str, Path] = {}
     for folder in (*folders, PRESETS):
-        for path in sorted(folder.glob("*.toml")):
+        for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem):
             found.setdefault(path.stem, path)
     return found
 
