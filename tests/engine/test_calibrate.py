@@ -52,7 +52,7 @@ def test_a_device_is_found_again_from_the_times_it_would_cause() -> None:
     dispatch, rates = 1e-5, {("fp32", 64): 2.5e10, ("fp32", 256): 5e10, ("bf16", 256): 1e11}
     events: list[Event] = [{"kind": "product", "dtype": "fp32", "width": NOTHING, "seconds": dispatch}]
     for (dtype, width), rate in rates.items():
-        seconds = dispatch + 2 * width**3 / rate
+        seconds = dispatch + 3 * 2 * width**3 / rate
         events.append({"kind": "product", "dtype": dtype, "width": width, "seconds": seconds})
     events.append({"kind": "stream", "bytes": 10**8, "seconds": 10**8 / 2e10})
     for flops, dense, touched, operators in [(10**6, 10**5, 2 * 10**5, 40), (10**9, 10**7, 4 * 10**7, 50)]:
