@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from engine.cluster import Cluster, cluster_files, load_cluster
@@ -70,3 +73,8 @@ def test_between_nodes_the_toy_cluster_is_slower_than_inside_by_as_much_as_the_r
     real, toy = load_cluster("a100-dgx"), load_cluster("toy-2x4")
     slower = [c.nodes[0].inside.bandwidth / c.across.bandwidth for c in (real, toy)]
     assert slower[1] == pytest.approx(slower[0], rel=1e-2)
+
+
+def test_hardware_is_described_without_loading_torch() -> None:
+    code = "import sys, engine.calibrate, engine.collectives; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
