@@ -25,8 +25,9 @@ NAME = "here"
 def calibrate(folder: Path, on_progress: Callable[[str], None] | None = None) -> Cluster:
     """Measures this machine for some 15 s, writes `<folder>/here.toml` and returns the same cluster.
 
-    on_progress hears in a few words what was just timed. Raises `engine.launch.RunFailed` if the processes fail. Other
-    programs that run meanwhile make the machine look as slow as they make it.
+    on_progress hears in a few words what was just timed. Raises `engine.launch.RunFailed` if the processes fail,
+    `ValueError` if the times make no sense. Other programs that run meanwhile do not make the cores look slower, but
+    the messages between them.
     """
     events: list[Event] = []
 

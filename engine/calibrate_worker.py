@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch._C._distributed_c10d import FileStore
 
 from engine.comm import Comm, Group
-from engine.costs import Cost, counting
-from engine.fitting import NOTHING
+from engine.costs import counting
+from engine.fitting import NOTHING, Event
 from engine.job import Job, Model
 from engine.models.gpt import GPT
 from engine.models.params import unit_params
@@ -24,7 +24,8 @@ from engine.parallel.tensor import TensorAxis
 from engine.processes.member import MemberContext
 from engine.recorder import Recorder
 
-PATIENCE = 0.25  # seconds spent on each thing that is timed
+PASSES = 3
+PATIENCE = 0.1  # seconds spent on each thing that is timed, in each pass
 PRODUCTS = (64, 128, 256, 512)  # widths of square matrices
 LAYERS = ((16, 8, 1), (32, 32, 2), (64, 64, 2), (64, 64, 4), (128, 128, 2), (256, 128, 2))  # hidden, sequence, batch
 STREAM = 8_000_000  # numbers in each of three arrays: 96 MB, more than a core's share of any cache
@@ -53,58 +54,69 @@ def measure(ctx: MemberContext) -> None:
 
 
 def _device(ctx: MemberContext) -> None:
-    """All that one core does, while the other cores do the same: they share memory and power."""
-    for width in (NOTHING, *PRODUCTS):
-        ctx.emit({"kind": "product", "dtype": "fp32", "width": width, "seconds": _product(width, torch.float32)})
-    width = PRODUCTS[-2]
-    ctx.emit({"kind": "product", "dtype": "bf16", "width": width, "seconds": _product(width, torch.bfloat16)})
-    ctx.emit({"kind": "stream", "bytes": 3 * 4 * STREAM, "seconds": _stream()})
-    for hidden, seq, batch in LAYERS:
-        cost, seconds = _layer(hidden, seq, batch)
-        ctx.emit({
-            "kind": "layer", "flops": cost.flops, "matmuls": cost.matmuls, "matmul_bytes": cost.matmul_bytes,
-            "touched_bytes": cost.touched_bytes, "operators": cost.operators, "seconds": seconds,
-        })  # fmt: skip
+    """All that one core does, while the other cores do the same: they share memory and power.
+
+    Everything is timed in several passes, of which the best counts: other programs come in bursts.
+    """
+    products = [(torch.float32, "fp32", width) for width in (NOTHING, *PRODUCTS)]
+    products.append((torch.bfloat16, "bf16", PRODUCTS[-2]))
+    tasks: list[tuple[Event, Callable[[], object]]] = [
+        ({"kind": "product", "dtype": name, "width": width}, _product(width, dtype)) for dtype, name, width in products
+    ]
+    tasks.append(({"kind": "stream", "bytes": 3 * 4 * STREAM}, _stream()))
+    tasks += [_layer(*shape) for shape in LAYERS]
+    passes = [[_usual(work) for _, work in tasks] for _ in range(PASSES)]
+    for (event, _), seconds in zip(tasks, map(min, zip(*passes, strict=True)), strict=True):
+        ctx.emit(event | {"seconds": seconds})
 
 
-def _product(width: int, dtype: torch.dtype) -> float:
-    """Seconds of one of the three matrix products of a linear layer, forward and backward, dispatch included."""
+def _product(width: int, dtype: torch.dtype) -> Callable[[], object]:
+    """A linear layer forward and backward: three matrix products, dispatched as the engine's are."""
     x, weight = (torch.randn(width, width, dtype=dtype, requires_grad=True) for _ in range(2))
     upstream = torch.ones(width, width, dtype=dtype)
-    return _usual(lambda: torch.autograd.grad(F.linear(x, weight), (x, weight), upstream)) / 3
+    return lambda: torch.autograd.grad(F.linear(x, weight), (x, weight), upstream)
 
 
-def _stream() -> float:
+def _stream() -> Callable[[], object]:
     a, b, out = (torch.ones(STREAM) for _ in range(3))
-    return _usual(lambda: torch.add(a, b, out=out))
+    return lambda: torch.add(a, b, out=out)
 
 
-def _layer(hidden: int, seq: int, batch: int) -> tuple[Cost, float]:
-    """A transformer block of the engine, forward and backward: what it costs, and the seconds it takes."""
+def _layer(hidden: int, seq: int, batch: int) -> tuple[Event, Callable[[], object]]:
+    """A transformer block of the engine, forward and backward, and what it costs."""
     job = Job(model=Model(hidden=hidden, heads=4, seq=seq))
     alone = Comm(0, "gloo", {"tp": Group("tp", (0,), None)}, Recorder(0))
     gpt = GPT(job, TensorAxis(alone, False), torch.device("cpu"), torch.float32)
     params = {p.name: torch.full(p.shape, 0.01, requires_grad=True) for p in unit_params(job.model, 1, "block0")}
     x = torch.randn(seq, batch, hidden, requires_grad=True)
-    tokens, upstream = torch.zeros(batch, seq + 1, dtype=torch.long), torch.ones(seq, batch, hidden)
+    tokens, upstream = torch.zeros(seq + 1, batch, dtype=torch.long), torch.ones(seq, batch, hidden)
 
     def step() -> None:
         torch.autograd.grad(gpt.forward("block0", params, x, tokens), (x, *params.values()), upstream)
 
     with counting() as cost:
         step()
-    return cost, _usual(step)
+    event = {
+        "kind": "layer", "flops": cost.flops, "matmuls": cost.matmuls, "matmul_bytes": cost.matmul_bytes,
+        "touched_bytes": cost.touched_bytes, "operators": cost.operators,
+    }  # fmt: skip
+    return event, step
 
 
 def _usual(work: Callable[[], object]) -> float:
-    """Seconds that `work` takes once it has warmed up: a quartile, since other programs only ever make it slower."""
+    """Seconds of its core that `work` takes once it has warmed up; turns that other programs took do not count."""
     work()
     taken: list[float] = []
     end = time.perf_counter() + PATIENCE
     while time.perf_counter() < end or len(taken) < 3:
-        start = time.perf_counter()
+        start = time.thread_time()
         work()
-        taken.append(time.perf_counter() - start)
+        taken.append(time.thread_time() - start)
+    return _typical(taken)
+
+
+def _typical(taken: list[float]) -> float:
+    """The lower quartile: what disturbs only ever makes it slower."""
     return statistics.quantiles(taken, n=4)[0]
 
 
@@ -138,7 +150,7 @@ def _messages(ctx: MemberContext, nbytes: int, rounds: int) -> None:
 
 
 def _repeated(ctx: MemberContext, work: Callable[[], object], rounds: int) -> float:
-    """Median seconds of so many rounds, the same for all ranks; the first two warm up."""
+    """Seconds of one of so many rounds, the same for all ranks; the first two warm up."""
     taken: list[float] = []
     for _ in range(rounds + 2):
         ctx.status.waiting()
@@ -146,4 +158,4 @@ def _repeated(ctx: MemberContext, work: Callable[[], object], rounds: int) -> fl
         work()
         taken.append(time.perf_counter() - start)
         ctx.status.computing()
-    return statistics.median(taken[2:])
+    return _typical(taken[2:])

@@ -19,7 +19,7 @@ from engine.compute_cost import achievable_fraction, compute_seconds
 from engine.traffic import logical_bytes
 
 Event = dict[str, Any]
-NOTHING = 8  # width of a product so small that its time is dispatch alone
+NOTHING = 8  # width of a linear layer so small that its time is dispatch alone
 SOURCE = "measured on this machine by lab calibrate"
 
 
@@ -52,7 +52,7 @@ def fit_device(events: Sequence[Event], name: str, memory_bytes: int) -> Device:
 
 
 def _product_rates(events: Sequence[Event]) -> list[tuple[str, int, float]]:
-    """(dtype, width, FLOP/s) of the matrix products, dispatch excluded."""
+    """(dtype, width, FLOP/s) of linear layers, which are three matrix products each; dispatch excluded."""
     times: dict[tuple[str, int], list[float]] = {}
     for e in events:
         if e["kind"] == "product":
@@ -62,7 +62,9 @@ def _product_rates(events: Sequence[Event]) -> list[tuple[str, int, float]]:
     for (dtype, width), seconds in times.items():
         if width > NOTHING:
             whole = statistics.median(seconds)
-            rates.append((dtype, width, 2 * width**3 / max(whole - dispatch, whole / 5)))  # noise must not eat it all
+            rates.append(
+                (dtype, width, 3 * 2 * width**3 / max(whole - dispatch, whole / 5))
+            )  # noise must not eat it all
     return rates
 
 

@@ -19,7 +19,7 @@ INSIDE = Link(launch_s=10e-6, latency_s=1e-6, bandwidth=100e9)
 ACROSS = Link(launch_s=20e-6, latency_s=5e-6, bandwidth=10e9)
 
 
-def cluster(*counts: int, devices: int = 4, **changes: Any) -> Cluster:
+def cluster(*counts: int, devices: int = 4, inside: Link = INSIDE, **changes: Any) -> Cluster:
     """Groups of `counts` nodes with 4 devices each."""
-    nodes = tuple(Nodes(count=count, devices=devices, device=DEVICE, inside=INSIDE) for count in counts)
+    nodes = tuple(Nodes(count=count, devices=devices, device=DEVICE, inside=inside) for count in counts)
     return Cluster(**({"name": "small", "nodes": nodes, "across": ACROSS} | changes))
