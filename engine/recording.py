@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -101,11 +101,15 @@ OPS_SCHEMA, MEMORY_SCHEMA, METRICS_SCHEMA = _schema(Op), _schema(MemoryRow), _sc
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """The three tables of a run. Nothing of them changes, so what is found out about one can be kept with it."""
+    """The three tables of a run. Nothing of them changes, so what is found out about one can be kept with it.
+
+    stands_for: where only some ranks are recorded, for each rank of the job the recorded one that does what it does.
+    """
 
     ops: pa.Table
     memory: pa.Table
     metrics: pa.Table
+    stands_for: Mapping[int, int] = field(default_factory=dict)
 
     def ops_of(self, step: int) -> pa.Table:
         """The operations of one step."""
@@ -224,7 +228,7 @@ class StoredRecording(Recording):
     """The Parquet tables of a finished run. Damage that shows in their frames is raised here, at once."""
 
     def __init__(self, run_dir: Path) -> None:
-        self.__dict__["_folder"] = run_dir  # past the frozen dataclass
+        self.__dict__.update(_folder=run_dir, stands_for={})  # past the frozen dataclass
         for name in ("ops", "memory", "metrics"):
             with self._open(name):
                 pass
