@@ -47,16 +47,15 @@ def meetings(rows: StepRows) -> Meetings:
     """
     of_row, previous = np.full(len(rows), -1), np.full(len(rows), -1)
     together = np.flatnonzero(rows.is_collective)
-    expected = 0
+    found = 0
     if len(together):
-        key, group, sizes = _collective_keys(rows, together)
-        expected = _number(rows, together, key, sizes[group], of_row, 0)
-        stream = rows.rank[together] * (int(rows.stream[0].max()) + 1) + rows.stream[0][together]
-        previous[together] = _before(stream, of_row[together])
+        found = _number(rows, together, *_collective_keys(rows, together), of_row, 0)
+        stream, words = rows.codes("stream")
+        previous[together] = _before(rows.rank[together] * len(words) + stream[together], of_row[together])
     messages = np.flatnonzero(rows.is_message)
     if len(messages):
         lane, key = _message_keys(rows, messages)
-        count = _number(rows, messages, key, np.full(len(messages), 2), of_row, expected)
+        count = _number(rows, messages, key, np.full(len(messages), 2), of_row, found)
         sends = rows.is_send[messages]
         earlier = np.full(count, -1)
         earlier[of_row[messages[sends]]] = _before(lane[sends], of_row[messages[sends]])
@@ -67,36 +66,31 @@ def meetings(rows: StepRows) -> Meetings:
     return Meetings(of_row, previous, ordered, begins)
 
 
-def _collective_keys(rows: StepRows, these: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """For each collective row (a number its meeting has alone, its group); for each group how many recorded members."""
-    group, sizes = _groups(rows, these)
-    stream, words = rows.stream
-    joined = group * len(words) + stream[these]
+def _collective_keys(rows: StepRows, these: Numbers) -> tuple[Numbers, Numbers]:
+    """For each collective row a number that its meeting has alone, and how many recorded members that has."""
+    group, sizes = _groups(rows)
+    stream, words = rows.codes("stream")
+    joined = group[these] * len(words) + stream[these]
     mine = rows.rank[these] * (int(joined.max()) + 1) + joined
     order = np.argsort(mine, kind="stable")
-    fresh = np.diff(mine[order], prepend=-1) != 0
-    run = np.arange(len(order)) - np.maximum.accumulate(np.where(fresh, np.arange(len(order)), 0))
+    here = np.arange(len(order))
+    began = np.maximum.accumulate(np.where(np.diff(mine[order], prepend=-1) != 0, here, 0))
     occurrence = np.empty(len(order), np.int64)
-    occurrence[order] = run
-    return joined * (len(these) + 1) + occurrence, group, sizes
+    occurrence[order] = here - began
+    return joined * (len(these) + 1) + occurrence, sizes[group[these]]
 
 
-def _groups(rows: StepRows, these: Numbers) -> tuple[Numbers, Numbers]:
+def _groups(rows: StepRows) -> tuple[Numbers, Numbers]:
     """(number of the group of each row, members recorded of each group).
 
-    Groups of a mesh are evenly spaced, so first, second and last member with the size tell them apart. Where ranks
-    stand for others, groups of the same recorded ranks are one.
+    Where ranks stand for others, groups of the same recorded ranks are one.
     """
-    values, begins = rows.peers
-    first, size = begins[these], begins[these + 1] - begins[these]
-    world = len(rows.recorded_as)
-    second = values[np.minimum(first + 1, len(values) - 1)]
-    key = ((values[first] * world + second) * world + values[first + size - 1]) * (world + 1) + size
-    _, example, inverse = np.unique(key, return_index=True, return_inverse=True)
     numbers: dict[tuple[int, ...], int] = {}
-    recorded = [tuple(np.unique(rows.recorded_as[list(rows.peers_of(these[i]))]).tolist()) for i in example]
-    renumbered = np.array([numbers.setdefault(members, len(numbers)) for members in recorded])
-    return renumbered[inverse], np.array([len(members) for members in numbers])
+    group = np.full(len(rows), -1)
+    for _, example, these in rows.alike:
+        recorded = np.unique(rows.recorded_as[list(rows.peers_of(example))])
+        group[these] = numbers.setdefault(tuple(recorded.tolist()), len(numbers))
+    return group, np.array([len(members) for members in numbers])
 
 
 def _message_keys(rows: StepRows, these: Numbers) -> tuple[Numbers, Numbers]:

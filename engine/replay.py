@@ -19,7 +19,7 @@ from engine.durations import costs_on
 from engine.job import Job
 from engine.recording import METRICS_SCHEMA, MetricRow, Recording, table
 from engine.replay_memory import Anchored, anchored
-from engine.rows import StepRows, recorded_steps, step_rows
+from engine.rows import StepRows, step_rows, step_to_show
 from engine.timing import Graph, Seconds, graph
 
 Costs = Callable[[StepRows], Seconds]
@@ -49,9 +49,7 @@ def replay_at(
     ranks_like: Mapping[int, int] | None = None,
 ) -> Recording:
     """The same at any costs: a function from the rows of the step to their seconds."""
-    if step is None:
-        steps = recorded_steps(recording)
-        step = steps[min(1, len(steps) - 1)] if steps else 0
+    step = step_to_show(recording) if step is None else step
     known = _prepared(recording, step, recording.stands_for if ranks_like is None else ranks_like)
     times = known.graph.times(costs(known.rows))
     reached, start, end = times.reached // 1000, times.start // 1000, times.end // 1000  # ps to ns

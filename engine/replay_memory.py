@@ -26,8 +26,8 @@ class Anchored:
     def at(self, reached: Numbers, end: Numbers) -> pa.Table:
         """The memory table at new times in ns, those of each row; what held before gets time -1."""
         times = np.append(np.concatenate([reached, end]), 0)[self.event]
-        held = _timed(self.before, np.full(self.before.num_rows, -1))
-        return pa.concat_tables([held, _timed(self.rows, times)])
+        held = _with(self.before, "time_ns", np.full(self.before.num_rows, -1))
+        return pa.concat_tables([held, _with(self.rows, "time_ns", times)])
 
 
 def anchored(memory: pa.Table, rows: StepRows, step: int) -> Anchored:
@@ -56,8 +56,9 @@ def _held_before(memory: pa.Table, steps: Numbers, step: int) -> pa.Table:
     earlier = np.flatnonzero((steps >= 0) & (steps < step))
     _, from_end = np.unique(key[earlier][::-1], return_index=True)
     last = np.sort(earlier[len(earlier) - 1 - from_end])
-    return _with(memory.take(np.concatenate([np.flatnonzero(steps < 0), last])), "step", np.full(0, -1))
+    held = memory.take(np.concatenate([np.flatnonzero(steps < 0), last]))
+    return _with(held, "step", np.full(held.num_rows, -1))
 
 
-def _timed(rows: pa.Table, times: Numbers) -> pa.Table:
-    return rows.set_column(rows.schema.get_field_index("time_ns"), MEMORY_SCHEMA.field("time_ns"), pa.array(times))
+def _with(rows: pa.Table, name: str, values: Numbers) -> pa.Table:
+    return rows.set_column(rows.schema.get_field_index(name), MEMORY_SCHEMA.field(name), pa.array(values))

@@ -39,10 +39,9 @@ class StepRows:
         found = pc.is_in(self.table[name], value_set=pa.array(values, pa.string()))
         return np.asarray(found.to_numpy(zero_copy_only=False), bool)
 
-    @cached_property
-    def stream(self) -> tuple[Numbers, list[str]]:
-        """(a number for the stream of each row, the streams by number)."""
-        coded = self.table["stream"].combine_chunks().dictionary_encode()
+    def codes(self, name: str) -> tuple[Numbers, list[str]]:
+        """(a number for the word in each row, the words by number)."""
+        coded = self.table[name].combine_chunks().dictionary_encode()
         coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
         return np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.int64), coded.dictionary.to_pylist()
 
@@ -58,7 +57,7 @@ class StepRows:
     @cached_property
     def first(self) -> Mask:
         """The first row of each rank."""
-        return np.diff(self.rank, prepend=-1) != 0
+        return np.asarray(np.diff(self.rank, prepend=-1) != 0)
 
     @cached_property
     def parent(self) -> Numbers:
@@ -133,6 +132,27 @@ class StepRows:
         return tuple(values[begins[row] : begins[row + 1]].tolist())
 
     @cached_property
+    def alike(self) -> tuple[tuple[str, int, Numbers], ...]:
+        """All communication in parts: (collective or "message", one of its rows, all rows of that kind and peers).
+
+        Groups of a mesh are evenly spaced, so first, second and last member with the size tell them apart.
+        """
+        these = np.flatnonzero(self.is_collective | self.is_message)
+        if not len(these):
+            return ()
+        values, begins = self.peers
+        first, size = begins[these], begins[these + 1] - begins[these]
+        ends = values[first], values[first + np.minimum(size - 1, 1)], values[first + size - 1]
+        op, words = self.codes("op")
+        world = len(self.recorded_as)
+        key = (op[these] * 2 + self.is_send[these]) * 2 + (ends[0] == self.rank[these])
+        for part in (*ends, size):
+            key = key * (world + 1) + part
+        order = np.argsort(key, kind="stable")
+        parts = np.split(these[order], np.flatnonzero(np.diff(key[order])) + 1)
+        return tuple((words[op[part[0]]], int(part[0]), part) for part in parts)
+
+    @cached_property
     def recorded_as(self) -> Numbers:
         """Rank → the recorded rank that stands for it."""
         highest = max(int(self.rank.max(initial=0)), int(self.peers[0].max(initial=0)), *self.stands_for, 0)
@@ -154,6 +174,14 @@ def _sorted(rows: pa.Table) -> pa.Table:
     rank, seq = (np.asarray(rows[name].to_numpy(), np.int64) for name in ("rank", "seq"))
     order = np.lexsort((seq, rank))
     return rows if (np.diff(order) == 1).all() else rows.take(order)
+
+
+def step_to_show(recording: Recording) -> int:
+    """The first step after the warm-up, if several were recorded. Raises `ValueError` if there is none at all."""
+    steps = recorded_steps(recording)
+    if not steps:
+        raise ValueError("nothing was recorded: replay a run that completed a step.")
+    return steps[min(1, len(steps) - 1)]
 
 
 def recorded_steps(recording: Recording) -> list[int]:
