@@ -154,9 +154,14 @@ class _Reasons:
             if behind is None:
                 yield Idle(rank, start, edge, cause, before)
             else:
-                yield from self._stretches(rank, behind, start, edge)
+                yield from self._stretches(rank, self.received_as.get(behind, behind), start, edge)
         if end > edge:
             yield Idle(rank, edge, end, "transfer", after)
+
+    @cached_property
+    def received_as(self) -> dict[int, int]:
+        """Row of each send → row of its receive."""
+        return {sent: received for received, sent in self.ops.sent_by.items()}
 
     @cached_property
     def queued(self) -> dict[int, int]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from engine.program import COMPUTE, RECEIVES, Kind
 from engine.recording import Recording
+from engine.rows import recorded_steps
 
 Numbers = NDArray[np.int64]
 Words = NDArray[np.object_]
@@ -207,11 +208,6 @@ def step_ops(recording: Recording, step: int) -> StepOps:
         raise NoStep(f"step {step} was not recorded: there are steps {recorded_steps(recording)}.")
     rows = rows.sort_by([("rank", "ascending"), ("seq", "ascending")]).combine_chunks()
     return StepOps(rows, recording.stands_for)
-
-
-def recorded_steps(recording: Recording) -> list[int]:
-    """Every step with at least one operation."""
-    return sorted({step for batch in recording.ops_batches(["step"]) for step in pc.unique(batch["step"]).to_pylist()})
 
 
 def step_window(recording: Recording, step: int) -> tuple[int, int]:
