@@ -127,7 +127,7 @@ class Cluster:
 
     def device_of(self, rank: int, world_size: int) -> Device:
         """The device that `rank` of `world_size` computes on."""
-        self._check_rank(rank, world_size)
+        assert 0 <= rank < world_size
         return self._place(rank)[1].device
 
     def node_of(self, rank: int) -> int:
@@ -140,7 +140,7 @@ class Cluster:
 
     def speed_of(self, rank: int, world_size: int) -> float:
         """Speed of `rank`'s device as a factor: below 1 where it is slow, or where ranks take turns on it."""
-        self._check_rank(rank, world_size)
+        assert 0 <= rank < world_size
         return self.slow_ranks.get(rank, 1.0) / self.ranks_on_device(rank, world_size)
 
     def ranks_on_device(self, rank: int, world_size: int) -> int:
@@ -148,9 +148,6 @@ class Cluster:
         if not self.shared or self.devices is None:
             return 1
         return len(range(rank % self.devices, world_size, self.devices))
-
-    def _check_rank(self, rank: int, world_size: int) -> None:
-        assert 0 <= rank < world_size, f"rank {rank} of {world_size}"
 
     def _place(self, rank: int) -> tuple[int, Nodes]:
         """The number of the node of `rank`, and what it is like."""
@@ -182,7 +179,10 @@ def scaled(
 
     Raises `ValueError` if a factor makes no sense.
     """
-    factors = locals() | {"cluster": 1.0}
+    factors = {
+        "inside_bandwidth": inside_bandwidth, "across_bandwidth": across_bandwidth,
+        "inside_latency": inside_latency, "across_latency": across_latency,
+    }  # fmt: skip
     for name, factor in factors.items():
         if not (factor > 0 and math.isfinite(factor)):
             raise ValueError(f"{name}={factor} is not valid: use a finite number above 0, where 1 changes nothing.")
@@ -257,7 +257,7 @@ def cluster_files(folders: Iterable[Path] = ()) -> dict[str, Path]:
     """Every cluster known by name, and its file."""
     found: dict[str, Path] = {}
     for folder in (*folders, PRESETS):
-        for path in sorted(folder.glob("*.toml")):
+        for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem):
             found.setdefault(path.stem, path)
     return found
 
