@@ -111,6 +111,13 @@ def test_a_deadlock_is_refused_with_the_action_and_what_it_waits_for() -> None:
         replayed(*rows)
 
 
+def test_messages_asked_for_in_another_order_than_sent_are_refused() -> None:
+    rows = [send(0, k, to=1, name=f"send{k}", micro=k) for k in range(2)]
+    rows += [receive(1, 0, source=0, name="late", micro=1), wait(1, 1, ref=0), receive(1, 2, source=0, micro=0)]
+    with pytest.raises(ValueError, match="rank 1 is stuck in wait1, waiting for late, which is behind a message"):
+        replayed(*rows)
+
+
 def test_a_step_that_a_rank_did_not_complete_is_refused() -> None:
     with pytest.raises(ValueError, match="sum on rank 0 waits for rank 1, which never takes part in it"):
         replayed(reduction(0, 0, "sum"), work(1, 0, "a"))
