@@ -18,6 +18,7 @@ lint: .venv/.installed-for-tests
 bench: .venv/.installed-for-tests
 	$(BIN)/python -m tests.benchmarks.peers
 	$(BIN)/python -m tests.benchmarks.runs
+	$(BIN)/python -m tests.benchmarks.replay
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv

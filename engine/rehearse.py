@@ -26,7 +26,7 @@ from engine.templates import WAIT, Piece, Template, communication_template, unit
 from engine.waits import Waits, waits
 
 Numbers = NDArray[np.int64]
-TICK = 10
+TICK = 1000
 """A rehearsed row starts at TICK × its position and ends half a tick later: an order of events, not times."""
 
 
@@ -89,7 +89,7 @@ class _Lane:
         columns = {
             "step": np.zeros(self.size, np.int64), "seq": seq, "parent": np.where(own, -1, self.first[self.part]),
             "cpu_ns": np.zeros(self.size, np.int64), "start_ns": start,
-            "end_ns": np.where(own, TICK * last + TICK // 2 + 2, start + TICK // 2),
+            "end_ns": np.where(own, TICK * last + TICK // 2 + 1, start + TICK // 2),
             "ref": self._refs(),
         }  # fmt: skip
         columns |= {key: np.where(waiting, -1, np.array(values)[self.part]) for key, values in place.items()}
@@ -150,8 +150,10 @@ class _Lane:
         edges = np.append(self.first, self.size)
         begin, end = edges[own], edges[np.minimum(own + 1, len(self.script))]
         at = np.minimum(position, len(own) - 1)
-        moments = np.where(after, TICK * end[at] - 1, TICK * begin[at] - 1)
-        return np.where(position < 0, -TICK, moments)
+        moments = np.where(after, TICK * end[at], TICK * begin[at]) - TICK // 4
+        place = np.arange(len(moments))
+        apart = np.maximum.accumulate(moments - place) + place  # changes of one moment keep their order
+        return np.where(position < 0, -TICK, apart)
 
     def memory_of(self, rank: int) -> pa.Table:
         columns = self.memory | {"rank": pa.array(np.full(len(self.memory["bytes"]), rank, np.int64))}

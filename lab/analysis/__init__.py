@@ -1,10 +1,11 @@
 """What a recording says: bubble, idle time and its causes, overlap, memory, communication. Pure functions."""
 
+from engine.rows import recorded_steps
 from lab.analysis.communication import communication, communication_matrix
 from lab.analysis.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_cause, idle_spans
 from lab.analysis.memory import memory_over_time, memory_peaks
 from lab.analysis.overlap import core_wait, overlap
-from lab.analysis.table import NoStep, StepOps, recorded_steps, step_ops, step_window, typical_step
+from lab.analysis.table import NoStep, StepOps, step_ops, step_window, typical_step
 
 __all__ = [
     "CAUSES",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,10 +20,10 @@ from lab.wording import AXIS_NAMES
 CAUSES = ("dependency", "transfer", "straggler", "done", "host")
 """What an idle rank waits for.
 
-dependency: a message whose sender has not sent it yet. transfer: a message under way, or a collective in
-which every member takes part already. straggler: a collective that some member has not joined yet. done:
-nothing, this rank has finished the step before the others. host: nothing, it is between two operations
-(Python, the recorder, the scheduler).
+dependency: a message whose sender has not sent it yet. transfer: a message under way, a collective in
+which every member takes part already, or the communication before on the same stream. straggler: a
+collective that some member has not joined yet. done: nothing, this rank has finished the step before the
+others. host: nothing, it is between two operations (Python, the recorder, the scheduler).
 """
 
 
@@ -59,7 +60,8 @@ def bubble(recording: Recording, job: Job, step: int) -> float:
     ops = step_ops(recording, step)
     start, end = window_of(ops)
     total = (end - start) * job.world_size
-    return 1 - sum(length(busy(ops, rows)) for _, rows in ops.by_rank()) / total if total else 0.0
+    works = sum(length(busy(ops, rows)) * ops.weight[rank] for rank, rows in ops.by_rank())
+    return 1 - works / total if total else 0.0
 
 
 def bubble_formula(job: Job) -> float:
@@ -129,37 +131,67 @@ class _Reasons:
         members: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for stream, kind in wanted:
             for i in np.flatnonzero((o.stream == stream) & (o.kind == kind)):
-                group = (stream, kind, o.op[i], tuple(o.peers[i]))
+                group = (stream, kind, o.op[i], tuple(sorted({o.recorded(peer) for peer in o.peers[i]})))
                 count[(o.rank[i], *group)] += 1
                 members[(count[(o.rank[i], *group)], *group)].append(int(i))
         return {row: rows for rows in members.values() for row in rows}
 
     def of_wait(self, wait: int) -> Iterator[Idle]:
-        """A wait as one or two stretches: until the other side was ready, and from then on."""
+        """A wait in stretches: until the other side was ready, and from then on."""
         o, row = self.ops, int(self.awaited[wait])
         rank, start, end = int(o.rank[wait]), int(o.start[wait]), int(o.end[wait])
         if row < 0:
             yield Idle(rank, start, end, "transfer", f"in {o.name[wait] or 'communication'}")
             return
-        cause, ready, before, after = self._message(row) if o.op[row] == "message" else self._collective(row)
-        edge = min(max(ready, start), end)
+        yield from self._stretches(rank, row, start, end)
+
+    def _stretches(self, rank: int, row: int, start: int, end: int) -> Iterator[Idle]:
+        """What `rank` waits for from `start` to `end`, when communication `row` of any rank is over."""
+        cause, last, before, after = self._message(row) if self.ops.op[row] == "message" else self._collective(row)
+        edge = min(max(int(self.ops.start[last]) if last >= 0 else end, start), end)
         if edge > start:
-            yield Idle(rank, start, edge, cause, before)
+            behind = self.queued.get(last)
+            if behind is None:
+                yield Idle(rank, start, edge, cause, before)
+            else:
+                yield from self._stretches(rank, self.received_as.get(behind, behind), start, edge)
         if end > edge:
             yield Idle(rank, edge, end, "transfer", after)
 
+    @cached_property
+    def received_as(self) -> dict[int, int]:
+        """Row of each send → row of its receive."""
+        return {sent: received for received, sent in self.ops.sent_by.items()}
+
+    @cached_property
+    def queued(self) -> dict[int, int]:
+        """Communication that began the very moment the one before on its stream was over → that one.
+
+        In a replay this is a stream that was still busy; on a measured clock no two of these times are equal.
+        """
+        o = self.ops
+        found: dict[int, int] = {}
+        latest: dict[tuple[object, ...], int] = {}
+        for row in np.flatnonzero(~o.on_compute).tolist():
+            message = o.op[row] == "message"
+            stream = (o.rank[row], o.kind[row], o.other_end(row)) if message else (o.rank[row], o.stream[row])
+            if stream in latest and o.end[latest[stream]] == o.start[row] > o.start[latest[stream]]:
+                found[row] = latest[stream]
+            latest[stream] = row
+        return found
+
     def _message(self, row: int) -> tuple[str, int, str, str]:
-        """(cause, when the sender sent, words for the time before, words for the time after)."""
+        """(cause, the row that had to begin, words for the time before, words for the time after)."""
         o, peer = self.ops, self.ops.other_end(row)
         kind = str(o.kind[row])
         label = f"{'activations' if kind.endswith('act') else 'gradients'} of micro-batch {o.microbatch[row]}"
         if kind.startswith("send"):
-            return "transfer", int(o.start[row]), "", f"until rank {peer} has received the {label}"
+            return "transfer", row, "", f"until rank {peer} has received the {label}"
         after = f"the {label} are on their way from rank {peer}"
         if row not in o.sent_by:
-            return "dependency", int(o.end[row]), f"for rank {peer} to send the {label}", after
-        sent = int(o.start[o.sent_by[row]])
-        maker = self._last_computation(peer, sent)
+            return "dependency", -1, f"for rank {peer} to send the {label}", after
+        sent = o.sent_by[row]
+        maker = self._last_computation(o.recorded(peer), int(o.start[sent]))
         return "dependency", sent, f"for {maker} on rank {peer}, which makes the {label}", after
 
     def _last_computation(self, rank: int, time: int) -> str:
@@ -169,12 +201,12 @@ class _Reasons:
         return str(self.ops.name[rows[at]]) if at >= 0 else "the beginning of the step"
 
     def _collective(self, row: int) -> tuple[str, int, str, str]:
-        """(cause, when the last member joined, words for the time before, words for the time after)."""
+        """(cause, the last member to join, words for the time before, words for the time after)."""
         o = self.ops
         last = max(self.members.get(row, [row]), key=lambda i: int(o.start[i]))
         axis = str(o.axis[row])
         where = AXIS_NAMES.get(axis, axis)
         what = f"{o.op[row]} over {f'the {where} axis' if axis in AXES else where}"
         what += f" of {o.unit[row]}" if o.unit[row] else ""
-        before, after = f"for rank {o.rank[last]} to join the {what}", f"the {what} is under way"
-        return "straggler", int(o.start[last]), before, after
+        late = next((peer for peer in o.peers[row] if o.recorded(peer) == o.rank[last]), o.rank[last])
+        return "straggler", last, f"for rank {late} to join the {what}", f"the {what} is under way"

@@ -18,13 +18,13 @@ def overlap(recording: Recording, step: int) -> dict[str, float]:
     ops = step_ops(recording, step)
     counted, start = communicating(ops)
     hidden, total = dict.fromkeys(AXIS_ORDER, 0), dict.fromkeys(AXIS_ORDER, 0)
-    for _, rows in ops.by_rank():
+    for rank, rows in ops.by_rank():
         computing = computing_spans(ops, rows)
         for axis in AXIS_ORDER:
             mine = counted[rows] & (ops.axis[rows] == axis)
             talking = spans(start[rows][mine], ops.end[rows][mine])
-            hidden[axis] += length(both(talking, computing))
-            total[axis] += length(talking)
+            hidden[axis] += length(both(talking, computing)) * ops.weight[rank]
+            total[axis] += length(talking) * ops.weight[rank]
     return {axis: hidden[axis] / total[axis] for axis in AXIS_ORDER if total[axis]}
 
 

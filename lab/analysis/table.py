@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from engine.program import COMPUTE, RECEIVES, Kind
 from engine.recording import Recording
+from engine.rows import recorded_steps
 
 Numbers = NDArray[np.int64]
 Words = NDArray[np.object_]
@@ -32,10 +34,11 @@ class NoStep(LookupError):
 @dataclass(frozen=True)
 class StepOps:
     """The rows of one step, sorted by rank and position in the rank's step. Times are ns on the recording's
-    clock.
+    clock. stands_for: rank → the recorded rank that does what it does, where not every rank is recorded.
     """
 
     table: pa.Table
+    stands_for: Mapping[int, int] = field(default_factory=dict)
 
     def _ints(self, name: str) -> Numbers:
         return np.asarray(self.table[name].to_numpy(), np.int64)
@@ -173,7 +176,7 @@ class StepOps:
             micro, stage = int(self.microbatch[row]), int(self.stage[row])
             if kind in _SENDER:
                 sender, shift = _SENDER[kind]
-                receives[row] = (self.other_end(row), sender, micro, stage + shift)
+                receives[row] = (self.recorded(self.other_end(row)), sender, micro, stage + shift)
             else:
                 sends[rank, kind, micro, stage] = row
         return {row: sends[key] for row, key in receives.items() if key in sends}
@@ -181,6 +184,15 @@ class StepOps:
     def other_end(self, row: int) -> int:
         """The other rank of a message."""
         return next((p for p in self.peers[row] if p != self.rank[row]), -1)
+
+    def recorded(self, rank: int) -> int:
+        """The rank whose rows are those of `rank` too."""
+        return self.stands_for.get(rank, rank)
+
+    @cached_property
+    def weight(self) -> Mapping[int, int]:
+        """How many ranks each recorded one counts for."""
+        return Counter(self.stands_for.values()) or dict.fromkeys(self.ranks, 1)
 
     def by_rank(self) -> Iterator[tuple[int, slice]]:
         """(rank, its rows)."""
@@ -194,12 +206,8 @@ def step_ops(recording: Recording, step: int) -> StepOps:
     rows = recording.ops_of(step)
     if not rows.num_rows:
         raise NoStep(f"step {step} was not recorded: there are steps {recorded_steps(recording)}.")
-    return StepOps(rows.sort_by([("rank", "ascending"), ("seq", "ascending")]).combine_chunks())
-
-
-def recorded_steps(recording: Recording) -> list[int]:
-    """Every step with at least one operation."""
-    return sorted({step for batch in recording.ops_batches(["step"]) for step in pc.unique(batch["step"]).to_pylist()})
+    rows = rows.sort_by([("rank", "ascending"), ("seq", "ascending")]).combine_chunks()
+    return StepOps(rows, recording.stands_for)
 
 
 def step_window(recording: Recording, step: int) -> tuple[int, int]:
