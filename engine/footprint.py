@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from engine.buckets import FP32, Bucket, lane_buckets
 from engine.compile import compile_job
 from engine.deliveries import Proofs, proofs
-from engine.formulas import activation_bytes, message_bytes, state_bytes
+from engine.formulas import activation_bytes, held_for_weight_bytes, message_bytes, state_bytes
 from engine.job import Job
 from engine.mesh import mesh_of
-from engine.program import RECEIVES, SENDS, Action, Kind, Program
+from engine.program import ADDS_GRADIENT, MAKES_GRADIENT, RECEIVES, SENDS, Action, Kind, Program
 from engine.recording import CATEGORIES
 from engine.units import needs, stages
 
@@ -68,14 +68,17 @@ def lane_changes(job: Job, program: Program, z: int) -> Iterator[Change]:
             yield "buffers", message_bytes(job)
         elif a.kind is Kind.FORWARD:
             yield "activations", activation_bytes(job, a.unit)
-        elif a.kind is Kind.BACKWARD:
+        elif a.kind is Kind.BACKWARD_INPUT:
+            yield "activations", held_for_weight_bytes(job, a.unit) - activation_bytes(job, a.unit)
+        elif a.kind in ADDS_GRADIENT:
             if zero >= 2:
                 for owner in (buckets[u].name for u in needs(job.model, a.unit)):
                     yield from settle(owner)
                     if owner not in open_grads:
                         open_grads.add(owner)
                         yield "buffers", named[owner].padded * FP32
-            yield "activations", -activation_bytes(job, a.unit)
+            whole = a.kind is Kind.BACKWARD
+            yield "activations", -(activation_bytes if whole else held_for_weight_bytes)(job, a.unit)
         elif zero >= 2 and a.kind is Kind.REDUCE and a.axis == "dp":
             reducing.add(a.unit)
             yield "buffers", named[a.unit].shard * FP32
@@ -97,7 +100,8 @@ def _takes_message(
     nbytes: int,
 ) -> Iterator[Change]:
     """A stage's first forward and last-unit backward use up the message received for them, which proves others sent."""
-    end = {Kind.FORWARD: (Kind.RECV_ACT, first), Kind.BACKWARD: (Kind.RECV_GRAD, last)}.get(a.kind)
+    takes = dict.fromkeys(MAKES_GRADIENT, (Kind.RECV_GRAD, last)) | {Kind.FORWARD: (Kind.RECV_ACT, first)}
+    end = takes.get(a.kind)
     if end and a.stage is not None and a.unit == end[1][a.stage] and (end[0], a.stage, a.microbatch) in arrived:
         arrived.discard((end[0], a.stage, a.microbatch))
         yield "buffers", -nbytes

@@ -17,11 +17,11 @@ from typing import Any, Literal
 import pydantic
 import tomli_w
 
-Schedule = Literal["naive", "gpipe", "1f1b", "interleaved"]
+Schedule = Literal["naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"]
 Axis = Literal["dp", "tp", "pp"]
 
 REFERENCE_TOKENS = 4096
-SCHEDULES: tuple[Schedule, ...] = ("naive", "gpipe", "1f1b", "interleaved")
+SCHEDULES: tuple[Schedule, ...] = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v")
 
 
 class JobRefused(ValueError):
@@ -63,7 +63,7 @@ class Plan:
     microbatches: int = 4
     """Micro-batches per step, on each data-parallel rank."""
     chunks: int = 1
-    """Model chunks (virtual stages) per pipeline rank; more than 1 only for the interleaved schedule."""
+    """Model chunks (virtual stages) per pipeline rank; 2 for zb-v, more than 1 else only for interleaved."""
     sequence_parallel: bool = False
     """Split norms and residuals along the sequence inside the tensor group."""
     overlap: bool = True

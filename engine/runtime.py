@@ -20,19 +20,24 @@ from engine.memory import Ledger, watching_saved
 from engine.mesh import mesh_of
 from engine.models.gpt import GPT
 from engine.optimizer import Adam, clip_factor
+from engine.parallel.split import WeightWork, add_all, held_bytes
 from engine.parallel.tensor import TensorAxis
 from engine.program import Action, Kind, Program
 from engine.recorder import Recorder
-from engine.units import TOKENS, needs, shares_tokens, stages
+from engine.units import TOKENS, needs, stages, token_lanes
 
 
 @dataclass
 class Kept:
-    """What a unit's forward leaves for its backward: its input, the edge into its graph, and the bytes that hold."""
+    """What a unit's forward leaves for its backward: its input, the edge into its graph, and the bytes that hold.
+
+    work: where a split backward's input part leaves what its weight part has to do.
+    """
 
     x: Tensor | None
     edge: GradientEdge
     nbytes: int
+    work: WeightWork | None
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,7 @@ class _Step:
     activations: dict[tuple[int, int], Tensor] = field(default_factory=dict)
     gradients: dict[tuple[int, int], Tensor] = field(default_factory=dict)
     kept: dict[tuple[str, int], Kept] = field(default_factory=dict)
+    work: dict[tuple[str, int], WeightWork] = field(default_factory=dict)
     arriving: dict[tuple[Kind, int, int], tuple[Handle, Tensor]] = field(default_factory=dict)
     sends: dict[Key, Handle] = field(default_factory=dict)
     flying: dict[tuple[Kind, str, str], Handle] = field(default_factory=dict)
@@ -70,6 +76,7 @@ class Runtime:
         self.mesh = mesh_of(job)
         self.at = self.mesh.coordinate(rank)
         self.lane, self.proofs = program.lanes[self.at.pp], proofs(program, self.at.pp)
+        self.split = {(a.unit, a.microbatch) for a in self.lane if a.kind is Kind.BACKWARD_INPUT}
         self.adam = Adam(job.training.lr)
         tokens = job.training.batch * job.model.seq
         self.model = GPT(job.model, TensorAxis(comm, job.scatters_sequence), 1.0 / tokens, device)
@@ -84,7 +91,8 @@ class Runtime:
         self._message_bytes = message_bytes(job)
         self.saved_bytes: dict[str, int] = {}
         self._do: dict[Kind, Callable[[Action, _Step], None]] = {
-            Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward, Kind.GATHER: self._gather,
+            Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward, Kind.BACKWARD_INPUT: self._backward,
+            Kind.BACKWARD_WEIGHT: self._backward_weight, Kind.GATHER: self._gather,
             Kind.RELEASE: self._release, Kind.REDUCE: self._reduce, Kind.WAIT: self._wait, Kind.STEP: self._optimize,
             Kind.SEND_ACT: self._send, Kind.SEND_GRAD: self._send, Kind.RECV_ACT: self._recv,
             Kind.RECV_GRAD: self._recv,
@@ -117,6 +125,8 @@ class Runtime:
         params, tokens = self.params[a.unit], state.tokens[k]
         x_in = x.detach().requires_grad_() if x is not None else None
         key = self._shape_key(a)
+        work: WeightWork | None = [] if (a.unit, k) in self.split else None
+        self.model.axis.work = work
         with self.recorder.compute(a, key):
             if key[-1] in self.saved_bytes:
                 y = self.model.forward(a.unit, params, x_in, tokens)
@@ -127,27 +137,43 @@ class Runtime:
                 self.saved_bytes[key[-1]] = saved.nbytes
         nbytes = self.saved_bytes[key[-1]]
         self.ledger.add("activations", nbytes)
-        state.kept[a.unit, k] = Kept(x_in, get_gradient_edge(y), nbytes)
+        state.kept[a.unit, k] = Kept(x_in, get_gradient_edge(y), nbytes, work)
         if a.unit == "head":
             state.loss += float(y.detach())
         else:
             state.activations[stage, k] = y.detach()
 
     def _backward(self, a: Action, state: _Step) -> None:
+        """A whole backward, or its input part."""
         stage, k = _place(a)
         grad = self._output_gradient(a, state)
         for owner in needs(self.job.model, a.unit):
             self._settle(state, Kind.GATHER, owner, "dp")
-            if self.home[owner].zero >= 2:  # its gradient buffer may still be on its way
-                self._settle(state, Kind.REDUCE, owner, "dp")
-            self.home[owner].open_gradients()
+        if a.kind is Kind.BACKWARD:
+            self._open_gradients(a, state)
         kept = state.kept.pop((a.unit, k))
         with self.recorder.compute(a, self._shape_key(a)):
             torch.autograd.backward([kept.edge], [grad])
-        self.ledger.add("activations", -kept.nbytes)
+        held = 0
+        if kept.work is not None:
+            state.work[a.unit, k], held = kept.work, held_bytes(kept.work)
+        self.ledger.add("activations", held - kept.nbytes)
         if kept.x is not None:
             assert kept.x.grad is not None
             state.gradients[stage, k] = kept.x.grad
+
+    def _backward_weight(self, a: Action, state: _Step) -> None:
+        work = state.work.pop((a.unit, _place(a)[1]))
+        self._open_gradients(a, state)
+        with self.recorder.compute(a, self._shape_key(a)):
+            add_all(work)
+        self.ledger.add("activations", -held_bytes(work))
+
+    def _open_gradients(self, a: Action, state: _Step) -> None:
+        for owner in needs(self.job.model, a.unit):
+            if self.home[owner].zero >= 2:  # its gradient buffer may still be on its way
+                self._settle(state, Kind.REDUCE, owner, "dp")
+            self.home[owner].open_gradients()
 
     def _shape_key(self, a: Action) -> tuple[str, str]:
         return a.kind.value, "block" if a.unit.startswith("block") else a.unit
@@ -257,7 +283,7 @@ class Runtime:
 
     def _global_scalars(self, loss: float) -> tuple[float, float]:
         """(loss, gradient norm) of the whole job: every rank adds only what no other rank adds."""
-        copies = shares_tokens(self.job) and self.at.pp > 0
+        copies = self.at.pp in token_lanes(self.job)[1:]
         counted = [b for name, b in self.buckets.items() if not (copies and name == TOKENS)]
         mine = [loss if self.at.tp == 0 else 0.0, sum(b.norm_parts() for b in counted)]
         both = torch.tensor(mine, dtype=torch.float64, device=self.device)
