@@ -29,10 +29,8 @@ from engine.units import TOKENS, needs, stages, token_lanes
 
 @dataclass
 class Kept:
-    """What a unit's forward leaves for its backward: its input, the edge into its graph, and the bytes that hold.
-
-    work: where a split backward's input part leaves what its weight part has to do.
-    """
+    """What a unit's forward leaves for its backward: its input, the edge into its graph, the bytes that hold, and where
+    the input part of a split backward puts the work of the weight part."""
 
     x: Tensor | None
     edge: GradientEdge
@@ -154,10 +152,9 @@ class Runtime:
         kept = state.kept.pop((a.unit, k))
         with self.recorder.compute(a, self._shape_key(a)):
             torch.autograd.backward([kept.edge], [grad])
-        held = 0
         if kept.work is not None:
-            state.work[a.unit, k], held = kept.work, held_bytes(kept.work)
-        self.ledger.add("activations", held - kept.nbytes)
+            state.work[a.unit, k] = kept.work
+        self.ledger.add("activations", held_bytes(kept.work or []) - kept.nbytes)
         if kept.x is not None:
             assert kept.x.grad is not None
             state.gradients[stage, k] = kept.x.grad
