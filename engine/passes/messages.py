@@ -5,9 +5,10 @@ Of a backward in two parts the input part does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 
-from engine.program import Action, Kind, Lanes
+from engine.program import SENDS, Action, Kind, Lanes
 
 
 def add_messages(lanes: Lanes, home: Sequence[int], early: bool) -> Lanes:
@@ -31,7 +32,7 @@ def add_messages(lanes: Lanes, home: Sequence[int], early: bool) -> Lanes:
         after = Action(send, microbatch=k, stage=s, peer=home[behind]) if leaves else None
         return before, after
 
-    return tuple(_thread(lane, hop, early) for lane in lanes)
+    return _in_sending_order([_thread(lane, hop, early) for lane in lanes])
 
 
 Hop = Callable[[Action], tuple[Action | None, Action | None]]
@@ -48,3 +49,32 @@ def _thread(lane: tuple[Action, ...], hop: Hop, early: bool) -> tuple[Action, ..
             out += filter(None, [hops[i + 1][0]])
         out += filter(None, [action, hops[i][1]])
     return tuple(out)
+
+
+def _in_sending_order(lanes: Sequence[Sequence[Action]]) -> Lanes:
+    """Posts receives in the order of their sends, by which alone NCCL tells messages between two ranks apart.
+
+    Only where a rank uses messages in another order than they are made is a receive posted before it is needed.
+    """
+    lines: dict[tuple[Kind, int | None, int], deque[Action]] = defaultdict(deque)  # (kind, to, from) → receives to post
+    sent: set[tuple[int | None, Action]] = set()
+    for z, lane in enumerate(lanes):
+        for a in lane:
+            if a.kind in SENDS and a.stage is not None:
+                stage = a.stage + (1 if a.kind is Kind.SEND_ACT else -1)
+                receive = Action(SENDS[a.kind], microbatch=a.microbatch, stage=stage, peer=z)
+                lines[receive.kind, a.peer, z].append(receive)
+                sent.add((a.peer, receive))
+
+    def post(z: int, lane: Sequence[Action]) -> Iterator[Action]:
+        posted: set[Action] = set()
+        for a in lane:
+            if (z, a) not in sent:  # no receive, or one that the checks will refuse
+                yield a
+                continue
+            while a not in posted:
+                assert a.peer is not None
+                posted.add(first := lines[a.kind, z, a.peer].popleft())
+                yield first
+
+    return tuple(tuple(post(z, lane)) for z, lane in enumerate(lanes))

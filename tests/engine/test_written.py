@@ -113,6 +113,13 @@ def test_an_order_that_would_not_train_is_refused_with_the_grid_and_what_is_miss
     assert words in said.splitlines()[0] and "<-- here" in said and "*" in said
 
 
+def test_ranks_may_take_micro_batches_in_orders_of_their_own() -> None:
+    options = {"hidden": 32, "seq": 16, "batch": 12, "steps": 2, "pp": 2, "layers": 4, "microbatches": 3}
+    text = "F2 F0 F1 B0 B2 B1\nF1 F0 B0 F2 B2 B1"
+    program = schedule_program(Job.from_options(**options), text)
+    train(program=program, **options).assert_parity()
+
+
 def test_a_schedule_written_by_hand_trains_what_one_process_trains() -> None:
     options = {"hidden": 32, "seq": 16, "batch": 12, "steps": 2, "pp": 2, "layers": 4, "microbatches": 3}
     text = "F0 F1 F2 I0 B1 I2 W0 W2\nF0 B0 F1 I1 F2 W1 I2 W2"
