@@ -74,15 +74,18 @@ def shaped(hidden: int, seq: int, batch: int, **more: Any) -> Job:
 
 
 def row_events(passes: Iterable[Sequence[list[Op]]]) -> list[Event]:
-    """An event of the kind "row" for each sort of computation, with the least of its passes' lower quartiles."""
-    best: dict[Cost, float] = {}
+    """An event of the kind "row" for each sort of computation, with the middle one of its passes' lower quartiles."""
+    found: dict[Cost, list[float]] = defaultdict(list)
     for steps in passes:
         taken: dict[Cost, list[float]] = defaultdict(list)
         for op in (op for ops in steps for op in ops if op.kind in _COMPUTE):
             taken[tuple(getattr(op, name) for name in COSTS)].append(op.cpu_ns / 1e9)
         for cost, seconds in taken.items():
-            best[cost] = min(lower_quartile(seconds), best.get(cost, float("inf")))
-    return [{"kind": "row", **dict(zip(COSTS, cost, strict=True)), "seconds": s} for cost, s in best.items()]
+            found[cost].append(lower_quartile(seconds))
+    return [
+        {"kind": "row", **dict(zip(COSTS, cost, strict=True)), "seconds": statistics.median(seconds)}
+        for cost, seconds in found.items()
+    ]
 
 
 def between_rows(steps: Iterable[tuple[list[Op], float]]) -> float:

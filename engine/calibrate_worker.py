@@ -5,6 +5,7 @@ Every finding is handed to `engine.calibrate` as one event; see there for what i
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 
@@ -54,7 +55,8 @@ def measure(ctx: MemberContext) -> None:
 def _device(ctx: MemberContext) -> None:
     """All that one core does, while the other cores do the same: they share memory and power.
 
-    Everything is timed in several passes, of which the best counts: other programs come in bursts.
+    Everything is timed in several passes, of which the middle one counts: a core's speed varies from second to second
+    with what its neighbours do, and a run meets the usual speed, not the best.
     """
     products = [(torch.float32, "fp32", width) for width in (NOTHING, *PRODUCTS)]
     products.append((torch.bfloat16, "bf16", PRODUCTS[-2]))
@@ -67,7 +69,7 @@ def _device(ctx: MemberContext) -> None:
     for _ in range(PASSES):
         passes.append([_usual(work) for _, work in tasks])
         steps.append([ops for job in jobs for ops, _ in job.steps(PATIENCE)])
-    for (event, _), seconds in zip(tasks, map(min, zip(*passes, strict=True)), strict=True):
+    for (event, _), seconds in zip(tasks, map(statistics.median, zip(*passes, strict=True)), strict=True):
         ctx.emit(event | {"seconds": seconds})
     for event in row_events(steps):
         ctx.emit(event)
