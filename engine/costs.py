@@ -29,6 +29,10 @@ class Cost:
     marks: list[int] = field(default_factory=list)
 
 
+_FREE = {torch.ops.aten._unsafe_view, torch.ops.aten.empty_like, torch.ops.aten.new_empty}
+"""Operators that are no views by name and yet move nothing."""
+
+
 class _Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +45,7 @@ class _Counter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if func.namespace != "c10d" and not func.is_view:
+        if func.namespace != "c10d" and not func.is_view and func._overloadpacket not in _FREE:
             self._count(func._overloadpacket, args, kwargs or {}, out)
         return out
 
