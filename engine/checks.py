@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 from engine.dryrun import DryRun, dry_run
 from engine.job import Job
-from engine.program import EXECUTABLE, RECEIVES, SENDS, Action, Kind, Program
-from engine.program_rules import AXES, PASSES, RULES, Case, Complaint
+from engine.program import EXECUTABLE, PASSES, RECEIVES, SENDS, Action, Kind, Program
+from engine.program_case import Case, Complaint
+from engine.program_rules import AXES, RULES
 
 _LETTER = {
     Kind.FORWARD: "F",
@@ -65,10 +66,12 @@ def _misplaced_unit(case: Case, z: int, a: Action) -> Iterator[str]:
     stage = case.stage_of.get(a.unit)
     if stage is None:
         yield f"this model has no unit {a.unit!r}."
-    elif stage % case.pp != z:
-        yield f"{a.unit} lives on pipeline {stage % case.pp}."
+    elif case.lane_of[stage] != z:
+        yield f"{a.unit} lives on pipeline {case.lane_of[stage]}."
     elif a.stage != stage:
         yield f"{a.unit} belongs to stage{stage}: write stage{stage}."
+    elif a.unit == "embedding" and a.kind in (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT):
+        yield "the embedding has no input to make a gradient for, so its backward is not split: write backward."
     yield from _bad_microbatch(case, a)
 
 
@@ -82,15 +85,15 @@ def _misplaced_message(case: Case, z: int, a: Action) -> Iterator[str]:
     other = None if a.stage is None else a.stage + (1 if a.kind in (Kind.SEND_ACT, Kind.RECV_GRAD) else -1)
     if a.stage is None or other is None or not 0 <= a.stage <= last:
         yield f"a message names the stage it leaves or reaches: write stage0 to stage{last}."
-    elif a.stage % case.pp != z:
-        yield f"stage{a.stage} lives on pipeline {a.stage % case.pp}."
+    elif case.lane_of[a.stage] != z:
+        yield f"stage{a.stage} lives on pipeline {case.lane_of[a.stage]}."
     elif not 0 <= other <= last:
         yield f"stage{a.stage} has no neighbour on that side: the stages are stage0 to stage{last}."
-    elif other % case.pp == z:
+    elif case.lane_of[other] == z:
         yield f"stage{other} is on the same rank, which needs no message."
-    elif a.peer != other % case.pp:
+    elif a.peer != case.lane_of[other]:
         arrow = "->" if a.kind in SENDS else "<-"
-        yield f"stage{other} lives on pipeline {other % case.pp}: write {arrow}pp{other % case.pp}."
+        yield f"stage{other} lives on pipeline {case.lane_of[other]}: write {arrow}pp{case.lane_of[other]}."
     yield from _bad_microbatch(case, a)
 
 
@@ -113,10 +116,10 @@ def grid(program: Program, mark: Mark | None = None, width: int | None = None) -
     The marked action has a `*` in its cell; an action that takes no time is marked in the cell it comes before.
     """
     walk = dry_run(program)
-    rows = [["."] * walk.makespan for _ in program.lanes]
+    rows = [["."] * int(walk.makespan) for _ in program.lanes]
     for span in walk.spans:
         if span.action.kind in _LETTER:
-            for t in range(span.start, span.end):
+            for t in range(int(span.start), int(span.end)):
                 rows[span.lane][t] = f"{_LETTER[span.action.kind]}{span.action.microbatch}"
     at = None
     if mark and mark[0] < len(rows):
@@ -130,7 +133,7 @@ def grid(program: Program, mark: Mark | None = None, width: int | None = None) -
 def _column(walk: DryRun, mark: Mark) -> int:
     """When the marked action starts; where the lane stands still if it never does."""
     mine = [span for span in walk.spans if span.lane == mark[0]]
-    return next((s.start for s in mine if s.position == mark[1]), max((s.end for s in mine), default=0))
+    return int(next((s.start for s in mine if s.position == mark[1]), max((s.end for s in mine), default=0)))
 
 
 def _drawn(rows: list[list[str]], marked: int | None, at: int | None, width: int) -> str:

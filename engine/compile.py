@@ -12,18 +12,34 @@ from engine.passes.layers import expand_units
 from engine.passes.messages import add_messages
 from engine.passes.recompute import recompute_before_backward
 from engine.passes.reductions import bound_in_flight, finish, reduce_after_backward
-from engine.passes.schedules import SCHEDULE_FUNCTIONS
-from engine.program import Action, Program
-from engine.units import TOKENS, needs, recomputes, shares_tokens, stages
+from engine.passes.schedules import ScheduleFunction, gpipe, interleaved, naive, one_f_one_b
+from engine.passes.zero_bubble import zb_h1, zb_h2, zb_v
+from engine.program import Action, Lanes, Program
+from engine.units import TOKENS, needs, recomputes, stage_lane, stages, token_lanes
+
+SCHEDULE_FUNCTIONS: dict[str, ScheduleFunction] = {
+    "naive": naive,
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "interleaved": interleaved,
+    "zb-h1": zb_h1,
+    "zb-h2": zb_h2,
+    "zb-v": zb_v,
+}
 
 
 @lru_cache(maxsize=64)
 def compile_job(job: Job) -> Program:
     """The program of one step of `job`, which must have passed `rules.check`."""
-    plan, dealt = job.plan, stages(job)
-    lanes = SCHEDULE_FUNCTIONS[plan.schedule](plan.pp, plan.microbatches, plan.chunks)
-    lanes = add_messages(lanes, len(dealt), early=plan.overlap)
-    lanes = expand_units(lanes, dealt)
+    plan = job.plan
+    return compile_lanes(job, SCHEDULE_FUNCTIONS[plan.schedule](plan.pp, plan.microbatches, plan.chunks))
+
+
+def compile_lanes(job: Job, lanes: Lanes) -> Program:
+    """The program of one step of `job` with the stage-level order in `lanes` in place of the schedule's."""
+    dealt = stages(job)
+    home = [stage_lane(job.plan, s) for s in range(len(dealt))]
+    lanes = expand_units(add_messages(lanes, home, early=job.plan.overlap), dealt)
     lanes = recompute_before_backward(lanes, partial(recomputes, job))
     return Program(tuple(tuple(_finish_lane(job, z, lane)) for z, lane in enumerate(lanes)))
 
@@ -39,5 +55,5 @@ def _finish_lane(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
         actions = bound_in_flight(actions, most=0)
     elif zero >= 2:
         actions = bound_in_flight(actions, most=1)
-    tie = TOKENS if shares_tokens(job) and z in (0, plan.pp - 1) else None
+    tie = TOKENS if z in token_lanes(job) else None
     return actions + finish(buckets, dp=plan.dp, zero=zero, tie=tie)

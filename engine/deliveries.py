@@ -6,7 +6,7 @@ message carries that proof for free; what no later message proves is kept until 
 
 from __future__ import annotations
 
-from engine.program import RECEIVES, Action, Kind, Program
+from engine.program import MAKES_GRADIENT, RECEIVES, Action, Kind, Program
 
 Key = tuple[Kind, int, int]  # kind of the send (of the receive), stage, micro-batch
 Proofs = dict[Key, tuple[Key, ...]]
@@ -35,8 +35,10 @@ def _proofs_of(program: Program, lane: int, other: int) -> Proofs:
             kind, stage, k = key(a)
             uses, sender = (Kind.FORWARD, stage - 1) if kind is Kind.RECV_ACT else (Kind.BACKWARD, stage + 1)
             waiting[uses, stage, k] = (RECEIVES[kind], sender, k)
-        elif a.kind in (Kind.FORWARD, Kind.BACKWARD) and key(a) in waiting:
-            used.append(waiting.pop(key(a)))
+        elif a.kind is Kind.FORWARD or a.kind in MAKES_GRADIENT:
+            does = Kind.FORWARD if a.kind is Kind.FORWARD else Kind.BACKWARD
+            sent = waiting.pop((does, *key(a)[1:]), None)
+            used += [sent] if sent else []
         elif a.kind in (Kind.SEND_ACT, Kind.SEND_GRAD) and a.peer == lane:
             kind, stage, k = key(a)
             ours = (Kind.RECV_ACT, stage + 1, k) if kind is Kind.SEND_ACT else (Kind.RECV_GRAD, stage - 1, k)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from engine.buckets import lane_buckets
 from engine.compile import compile_job
-from engine.formulas import activation_bytes, kept_bytes, message_bytes, state_bytes
+from engine.formulas import activation_bytes, held_for_weight_bytes, kept_bytes, message_bytes, state_bytes
 from engine.job import Job
 from engine.mesh import mesh_of
-from engine.program import RECEIVES, SENDS, Action, Kind, Program
+from engine.program import ADDS_GRADIENT, RECEIVES, SENDS, Action, Kind, Program
 from engine.recording import CATEGORIES
 from engine.units import lane_units, needs
 from engine.waits import Waits, waits
@@ -84,9 +84,12 @@ class _Book:
             yield "activations", self.kept[a.unit][0]
         elif a.kind is Kind.RECOMPUTE:
             yield "activations", self.kept[a.unit][1] - self.kept[a.unit][0]
-        elif a.kind is Kind.BACKWARD:
+        elif a.kind is Kind.BACKWARD_INPUT:
+            yield "activations", held_for_weight_bytes(self.job, a.unit) - self.kept[a.unit][1]
+        elif a.kind in ADDS_GRADIENT:
             yield from self._opened(a)
-            yield "activations", -self.kept[a.unit][1]
+            last = self.kept[a.unit][1] if a.kind is Kind.BACKWARD else held_for_weight_bytes(self.job, a.unit)
+            yield "activations", -last
         elif a.kind is Kind.REDUCE and a.axis == "dp" and self.zero >= 2:
             yield "buffers", self.named[a.unit].shard * self.size.grad
         elif a.kind in (Kind.GATHER, Kind.RELEASE) and self.zero == 3:

@@ -9,30 +9,42 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from itertools import pairwise
 
 from engine.buckets import FP32, lane_buckets
 from engine.job import Job
 from engine.models.params import padded_vocab, replicated_size, unit_size
 from engine.traffic import logical_bytes
-from engine.units import TOKENS, lane_units, needs, recomputes, shares_tokens, stages
+from engine.units import TOKENS, lane_units, needs, recomputes, stage_lane, token_lanes
 
 INT64 = 8
 
 
-def bubble_formula(job: Job) -> Fraction:
-    """Idle ÷ total with equal stages and free communication.
+def bubble_formula(job: Job) -> Fraction | None:
+    """Idle ÷ total with equal stages and free communication; None where no formula is known.
 
     GPipe and 1F1B (p−1)/(m+p−1) (Huang et al. 2019, section 2.3; Narayanan et al. 2021, section 2.2.1), interleaved
     (p−1)/(vm+p−1) (same, 2.2.2, as a fraction of the total), naive (p−1)/p: one stage works at a time.
+
+    Zero bubble with forward, input and weight part equally long, F = I = W: (p−1)/(3vm+p−1). ZB-H1 idles
+    (p−1)(F+I−W) from m = p on (Qi et al. 2023, section 2.3); ZB-H2 and ZB-V from m = 2p−1 on only (p−1)F, the last
+    rank's wait for its first micro-batch, which the paper's own rate leaves out (`DryRun.span_bubble`).
     """
-    p, m, v = job.plan.pp, job.plan.microbatches, job.plan.chunks
-    return Fraction(p - 1, p) if job.plan.schedule == "naive" else Fraction(p - 1, v * m + p - 1)
+    p, m, v, schedule = job.plan.pp, job.plan.microbatches, job.plan.chunks, job.plan.schedule
+    if schedule == "naive":
+        return Fraction(p - 1, p)
+    if schedule.startswith("zb-"):
+        enough = p if schedule == "zb-h1" else 2 * p - 1
+        return Fraction(p - 1, 3 * v * m + p - 1) if m >= enough else None
+    return Fraction(p - 1, v * m + p - 1)
 
 
 def in_flight_formula(job: Job, lane: int) -> int:
     """Micro-batch activations (of one chunk each) that pipeline rank `lane` holds at most.
 
-    naive 1; GPipe m; 1F1B min(m, p−r); interleaved min(vm, (v−1)p + 2(p−1−r) + 1).
+    naive 1; GPipe m; 1F1B min(m, p−r); interleaved min(vm, (v−1)p + 2(p−1−r) + 1). Until their weight parts: ZB-H1
+    min(m, p), ZB-H2 min(m, 2p−1) (Qi et al. 2023, section 2), ZB-V 2p and, while few micro-batches fill it, min(2m,
+    m+1+r).
     """
     p, m, v = job.plan.pp, job.plan.microbatches, job.plan.chunks
     return {
@@ -40,6 +52,9 @@ def in_flight_formula(job: Job, lane: int) -> int:
         "gpipe": m,
         "1f1b": min(m, p - lane),
         "interleaved": min(v * m, (v - 1) * p + 2 * (p - 1 - lane) + 1),
+        "zb-h1": min(m, p),
+        "zb-h2": min(m, 2 * p - 1),
+        "zb-v": min(2 * p, 2 * m, m + 1 + lane),
     }[job.plan.schedule]
 
 
@@ -96,6 +111,21 @@ def activation_bytes(job: Job, unit: str) -> int:
 def kept_bytes(job: Job, unit: str) -> int:
     """What a unit's forward leaves until backward, or until it is recomputed: then its input, n·h, alone."""
     return message_bytes(job) if recomputes(job, unit) else activation_bytes(job, unit)
+
+
+def held_for_weight_bytes(job: Job, unit: str) -> int:
+    """Bytes the input part of a split backward leaves for the weight part of one micro-batch.
+
+    Of every linear its input and its output's gradient: a block's qkv and MLP-up inputs (2·n·h, ÷ t only with sequence
+    parallelism) and 3 + 4 gradients n·h/t, its attention-out and MLP-down inputs (1 + 4)·n·h/t and two whole gradients
+    n·h; and the made gradients of biases and norms (13·h, 7 of them ÷ t).
+    """
+    model, t = job.model, job.plan.tp
+    n, h = model.seq * job.microbatch_size, model.hidden
+    spread = t if job.scatters_sequence else 1
+    if unit == "head":
+        return (n * h // spread + n * padded_vocab(model, t) // t + 2 * h) * job.precision.compute
+    return (2 * n * h // spread + 12 * n * h // t + 2 * n * h + 6 * h + 7 * h // t) * job.precision.compute
 
 
 def message_bytes(job: Job) -> int:
@@ -189,7 +219,7 @@ def _gathers_per_step(job: Job, lane: int, bucket: str) -> int:
 
 
 def _tie(job: Job, lane: int) -> dict[tuple[str, str], int]:
-    if not shares_tokens(job) or lane not in (0, job.plan.pp - 1):
+    if lane not in token_lanes(job):
         return {}
     size = unit_size(job.model, job.plan.tp, TOKENS)
     shards = job.plan.dp if job.effective_zero else 1
@@ -201,8 +231,9 @@ def _messages(job: Job, lane: int) -> dict[tuple[str, str], int]:
     p, m = job.plan.pp, job.plan.microbatches
     if p == 1:
         return {}
-    mine, last = range(lane, p * job.plan.chunks, p), len(stages(job)) - 1
-    onward, inward = sum(s < last for s in mine), sum(s > 0 for s in mine)
+    home = [stage_lane(job.plan, s) for s in range(p * job.plan.chunks)]
+    hops = [(a, b) for a, b in pairwise(home) if a != b]
+    onward, inward = sum(a == lane for a, _ in hops), sum(b == lane for _, b in hops)
     times = {"send_act": onward, "recv_grad": onward, "recv_act": inward, "send_grad": inward}
     return {("pp", op): count * m * message_bytes(job) for op, count in times.items()}
 

@@ -10,7 +10,7 @@ from torch._C._distributed_c10d import Store
 from engine.comm import Group
 from engine.job import Job
 from engine.mesh import mesh_of
-from engine.units import shares_tokens
+from engine.units import token_lanes
 
 TIMEOUT = timedelta(minutes=5)  # the supervisor notices trouble in seconds; this only ends what it cannot see
 NCCL_LANES = ("pp_act_down", "pp_act_up", "pp_grad_down", "pp_grad_up")
@@ -24,9 +24,10 @@ def connect(job: Job, rank: int, backend: str, store: Store | None) -> dict[str,
     groups = {axis: _group(axis, mesh.group(axis, rank)) for axis in ("dp", "tp", "pp")}
     if backend == "nccl" and mesh.pp > 1:
         groups |= {lane: _group(lane, mesh.group("pp", rank)) for lane in NCCL_LANES}
-    if shares_tokens(job) and mesh.coordinate(rank).pp in (0, mesh.pp - 1):
+    ends = token_lanes(job)
+    if mesh.coordinate(rank).pp in ends:
         pipeline = mesh.group("pp", rank)
-        groups["tie"] = _group("tie", [pipeline[0], pipeline[-1]])
+        groups["tie"] = _group("tie", [pipeline[z] for z in ends])
     return groups
 
 

@@ -19,13 +19,13 @@ import tomli_w
 
 from engine.precision import PRECISIONS, Precision
 
-Schedule = Literal["naive", "gpipe", "1f1b", "interleaved"]
+Schedule = Literal["naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"]
 Axis = Literal["dp", "tp", "pp"]
 Recompute = Literal["none", "selective", "full"]
 PrecisionName = Literal["fp32", "mixed16", "mixed18"]
 
 REFERENCE_TOKENS = 4096
-SCHEDULES: tuple[Schedule, ...] = ("naive", "gpipe", "1f1b", "interleaved")
+SCHEDULES: tuple[Schedule, ...] = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v")
 
 
 class JobRefused(ValueError):
@@ -69,7 +69,7 @@ class Plan:
     microbatches: int = 4
     """Micro-batches per step, on each data-parallel rank."""
     chunks: int = 1
-    """Model chunks (virtual stages) per pipeline rank; more than 1 only for the interleaved schedule."""
+    """Model chunks (virtual stages) per pipeline rank; 2 for zb-v, more than 1 else only for interleaved."""
     sequence_parallel: bool = False
     """Split norms and residuals along the sequence inside the tensor group."""
     overlap: bool = True

@@ -16,16 +16,18 @@ from torch import Tensor
 
 from engine.buckets import lane_buckets
 from engine.comm import Comm, Group
-from engine.compile import compile_job
+from engine.compile import compile_lanes
 from engine.job import Job, Plan
 from engine.memory import Ledger
 from engine.mesh import mesh_of
 from engine.models.params import Param
+from engine.passes.schedules import gpipe
+from engine.passes.zero_bubble import zb_h1
 from engine.program import Action, Kind, Program
 from engine.recorder import Recorder, Row
 from engine.runtime import Runtime
 from engine.templates import Piece, Template, unit_kind
-from engine.units import shares_tokens
+from engine.units import token_lanes
 
 META = torch.device("meta")
 Templates = dict[tuple[str, str], Template]
@@ -63,9 +65,9 @@ def _empty(param: Param) -> Tensor:
     return torch.empty(param.shape, device=META)
 
 
-def unit_templates(job: Job, backend: str) -> Templates:
-    """(action kind, unit kind) → template of every computation of the job's units."""
-    return _unit_templates(_one_of_each(job), backend)
+def unit_templates(job: Job, backend: str, split: bool = False) -> Templates:
+    """(action kind, unit kind) → template of every computation of the job's units. split: backwards in two parts."""
+    return _unit_templates(_one_of_each(job), backend, split)
 
 
 def _one_of_each(job: Job) -> Job:
@@ -79,9 +81,10 @@ def _one_of_each(job: Job) -> Job:
 
 
 @lru_cache(maxsize=512)
-def _unit_templates(job: Job, backend: str) -> Templates:
+def _unit_templates(job: Job, backend: str, split: bool) -> Templates:
     comm = SilentComm(0, _groups(job, 0), backend)
-    runtime = Runtime(job, compile_job(job), 0, comm, META, Ledger(0), _empty)
+    program = compile_lanes(job, (zb_h1 if split else gpipe)(1, 1, 1))
+    runtime = Runtime(job, program, 0, comm, META, Ledger(0), _empty)
     shape = (job.model.seq + 1, job.microbatch_size)
     runtime.run_step([torch.zeros(shape, dtype=torch.int64, device=META)], 0, lambda action: None)
     rows = comm.recorder.rows
@@ -103,9 +106,9 @@ def step_template(job: Job, lane: int, backend: str) -> Template:
 
 
 def _same_step(job: Job, z: int, lane: int, buckets: tuple[tuple[int, int], ...]) -> bool:
-    copies = shares_tokens(job) and z > 0
+    copies = token_lanes(job)[1:]
     same = tuple((b.size, b.padded) for b in lane_buckets(job, z)) == buckets
-    return same and copies == (shares_tokens(job) and lane > 0)
+    return same and (z in copies) == (lane in copies)
 
 
 @lru_cache(maxsize=512)

@@ -37,14 +37,15 @@ class Kind(StrEnum):
 
 
 COMPUTE = frozenset({Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT, Kind.RECOMPUTE, Kind.STEP})
+MAKES_GRADIENT = (Kind.BACKWARD, Kind.BACKWARD_INPUT)  # of a unit's input
+ADDS_GRADIENT = (Kind.BACKWARD, Kind.BACKWARD_WEIGHT)  # to those of a unit's parameters
+PASSES = (Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
+USES_PARAMETERS = (Kind.FORWARD, Kind.RECOMPUTE, *MAKES_GRADIENT)
 SENDS = {Kind.SEND_ACT: Kind.RECV_ACT, Kind.SEND_GRAD: Kind.RECV_GRAD}
 RECEIVES = {recv: send for send, recv in SENDS.items()}
 EXECUTABLE = frozenset(
-    {
-        Kind.FORWARD, Kind.BACKWARD, Kind.RECOMPUTE, Kind.GATHER, Kind.RELEASE, Kind.REDUCE, Kind.WAIT, Kind.STEP,
-        *SENDS, *RECEIVES,
-    }
-)  # fmt: skip  # what `engine.runtime` has a method for
+    {*PASSES, Kind.RECOMPUTE, Kind.GATHER, Kind.RELEASE, Kind.REDUCE, Kind.WAIT, Kind.STEP, *SENDS, *RECEIVES}
+)  # what `engine.runtime` has a method for
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,109 +8,77 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from itertools import pairwise
 
-from engine.buckets import lane_buckets
-from engine.compile import compile_job
-from engine.dryrun import DryRun, dry_run
-from engine.job import Job
-from engine.program import RECEIVES, SENDS, Action, Kind, Program
-from engine.units import compute_units, needs, recomputes, stages
+from engine.program import (
+    ADDS_GRADIENT,
+    MAKES_GRADIENT,
+    PASSES,
+    RECEIVES,
+    SENDS,
+    USES_PARAMETERS,
+    Action,
+    Kind,
+)
+from engine.program_case import Case, Complaint
+from engine.recompute_rules import recomputations
+from engine.units import compute_units, needs
 
-Place = tuple[int, int]  # lane, position
-Complaint = tuple[int, int, str]  # lane, position, what is wrong
 AXES = ("tp", "dp", "tie")  # in the order in which a gradient is summed over them
-PASSES = (Kind.FORWARD, Kind.BACKWARD)
-
-
-class Case:
-    """A program, its job, and what the rules look up in them."""
-
-    def __init__(self, program: Program, job: Job) -> None:
-        self.program, self.job, self.pp, self.zero = program, job, job.plan.pp, job.effective_zero
-        self.stages, self.compiled = stages(job), compile_job(job)
-        self.stage_of = {unit: s for s, units in enumerate(self.stages) for unit in units}
-        buckets = [lane_buckets(job, z) for z in range(self.pp)]
-        self.homes = [{unit: bucket.name for bucket in mine for unit in bucket.units} for mine in buckets]
-        self.buckets = [tuple(dict.fromkeys(home.values())) for home in self.homes]  # of each lane, by name
-        self.passes: dict[tuple[Kind, str, int | None], Place] = {}
-        self.messages: dict[tuple[Kind, int, int], Place] = {}
-
-    @cached_property
-    def walk(self) -> DryRun:
-        return dry_run(self.program)
-
-    @cached_property
-    def _ends(self) -> dict[Place, int]:
-        return {(span.lane, span.position): span.end for span in self.walk.spans}
-
-    def ready(self, place: Place | None) -> str:
-        """When the action at `place` has run, in words, if the dry run got there."""
-        return f" (ready at t={self._ends[place]})" if place in self._ends else ""
-
-    def step(self, z: int) -> int:
-        return next(i for i, a in enumerate(self.program.lanes[z]) if a.kind is Kind.STEP)
-
-    def owners(self, a: Action) -> tuple[str, ...]:
-        """The units whose parameters a forward or backward uses."""
-        return needs(self.job.model, a.unit) if a.kind in (*PASSES, Kind.RECOMPUTE) else ()
 
 
 def _coverage(case: Case) -> Iterator[Complaint]:
-    """Each unit forward and backward exactly once per micro-batch, and one step on each lane."""
+    """Each unit forward and backward, whole or in two parts, once per micro-batch, and one step on each lane."""
     for z, i, a in case.program:
         if a.kind in PASSES and case.passes.setdefault((a.kind, a.unit, a.microbatch), (z, i)) != (z, i):
             yield z, i, "this has been done already; each layer runs once per micro-batch."
     for unit in compute_units(case.job.model):
-        lane = case.stage_of[unit] % case.pp
+        lane = case.lane_of[case.stage_of[unit]]
         for k in range(case.job.plan.microbatches):
-            for kind in PASSES:
-                if (kind, unit, k) not in case.passes:
+            parts = {kind for kind in PASSES if (kind, unit, k) in case.passes}
+            split = parts & {Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT}
+            if Kind.BACKWARD in parts and split:
+                place = case.passes[min(split), unit, k]
+                yield (
+                    *place,
+                    "this has a backward already: a backward is one whole or two parts, an input and a weight.",
+                )
+            for kind in _wanted(bool(split)):
+                if kind not in parts:
                     yield lane, len(case.program.lanes[lane]), f"{kind} {unit} mb{k} is missing."
     for z, actions in enumerate(case.program.lanes):
         if sum(a.kind is Kind.STEP for a in actions) != 1:
             yield z, len(actions), "a lane has exactly one step."
 
 
-def _recomputations(case: Case) -> Iterator[Complaint]:
-    """Under full recomputation each block runs forward again between forward and backward; else none does."""
-    seen: dict[tuple[str, int | None], Place] = {}
-    for z, i, a in case.program:
-        if a.kind is Kind.RECOMPUTE:
-            if not recomputes(case.job, a.unit):
-                yield z, i, f"nothing of {a.unit} was dropped: only recompute=full drops, and only in blocks."
-            if seen.setdefault((a.unit, a.microbatch), (z, i)) != (z, i):
-                yield z, i, "this has been recomputed already."
-            first = case.passes[Kind.FORWARD, a.unit, a.microbatch]
-            if first[1] > i:
-                yield z, i, f"it needs forward {a.unit} mb{a.microbatch} first{case.ready(first)}."
-        elif a.kind is Kind.BACKWARD and recomputes(case.job, a.unit) and (a.unit, a.microbatch) not in seen:
-            again = f"recompute {a.unit} mb{a.microbatch} stage{a.stage}"
-            yield z, i, f"its activations were dropped: it needs {again} first."
+def _wanted(split: bool) -> tuple[Kind, ...]:
+    return (Kind.FORWARD, *((Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT) if split else (Kind.BACKWARD,)))
 
 
 def _order(case: Case) -> Iterator[Complaint]:
     """Within a lane a unit follows its predecessor, its backward follows its forward, and the step ends the work."""
-    pairs = [(a, b) for a, b in pairwise(case.stage_of) if not (case.stage_of[a] - case.stage_of[b]) % case.pp]
+    home = {unit: case.lane_of[s] for unit, s in case.stage_of.items()}
+    pairs = [(a, b) for a, b in pairwise(home) if home[a] == home[b]]
     before, after = {b: a for a, b in pairs}, dict(pairs)
     steps = [case.step(z) for z in range(case.pp)]
     for z, i, a in case.program:
         if i > steps[z] and (a.kind in PASSES or a.kind in SENDS or a.kind in RECEIVES):
             yield z, i, "the step comes before it; a step ends with every rank, after all computations and messages."
         if a.kind in PASSES:
-            for kind, unit in _predecessors(a, before, after):
+            for kind, unit in _predecessors(case, a, before, after):
                 first = case.passes[kind, unit, a.microbatch]
                 if first[1] > i:
                     yield z, i, f"it needs {kind} {unit} mb{a.microbatch} first{case.ready(first)}."
 
 
-def _predecessors(a: Action, before: dict[str, str], after: dict[str, str]) -> Iterator[tuple[Kind, str]]:
+def _predecessors(case: Case, a: Action, before: dict[str, str], after: dict[str, str]) -> Iterator[tuple[Kind, str]]:
     """What must have run earlier on the same rank; before and after: each unit's neighbours on that rank."""
-    if a.kind is Kind.BACKWARD:
+    if a.kind in MAKES_GRADIENT:
         yield Kind.FORWARD, a.unit
         if a.unit in after:
-            yield Kind.BACKWARD, after[a.unit]
+            yield case.gradient(after[a.unit], a.microbatch), after[a.unit]
+    elif a.kind is Kind.BACKWARD_WEIGHT:
+        yield Kind.BACKWARD_INPUT, a.unit
     elif a.unit in before:
         yield Kind.FORWARD, before[a.unit]
 
@@ -123,7 +91,7 @@ def _messages(case: Case) -> Iterator[Complaint]:
             if case.messages.setdefault(key, (z, i)) != (z, i):
                 yield z, i, f"this message has been {'sent' if a.kind in SENDS else 'received'} already."
     for low, high in pairwise(range(len(case.stages))):
-        if (high - low) % case.pp:
+        if case.lane_of[low] != case.lane_of[high]:
             for k in range(case.job.plan.microbatches):
                 yield from _hop(case, Kind.SEND_ACT, low, high, k)
                 yield from _hop(case, Kind.SEND_GRAD, high, low, k)
@@ -131,9 +99,10 @@ def _messages(case: Case) -> Iterator[Complaint]:
 
 def _hop(case: Case, send: Kind, source: int, target: int, k: int) -> Iterator[Complaint]:
     """One message from stage to stage."""
-    does, end = (Kind.FORWARD, -1) if send is Kind.SEND_ACT else (Kind.BACKWARD, 0)
+    end = -1 if send is Kind.SEND_ACT else 0
     makes, unit = case.stages[source][end], case.stages[target][-1 - end]
-    made, used = case.passes[does, makes, k], case.passes[does, unit, k]
+    does, uses = (Kind.FORWARD if end else case.gradient(u, k) for u in (makes, unit))
+    made, used = case.passes[does, makes, k], case.passes[uses, unit, k]
     sent, received = case.messages.get((send, source, k)), case.messages.get((SENDS[send], target, k))
     if sent is None and received is None:
         what = f"{send} mb{k} stage{source} and {SENDS[send]} mb{k} stage{target}"
@@ -192,7 +161,7 @@ def _gathered_around_use(case: Case, z: int) -> Iterator[Complaint]:
                 yield z, i, f"{a.unit} is not gathered, so there is nothing to release."
             elif not present.pop(a.unit):
                 yield z, i, f"nothing has used {a.unit} since its gather, which may still be under way."
-        for name in case.owners(a):
+        for name in needs(case.job.model, a.unit) if a.kind in USES_PARAMETERS else ():
             if name not in present:
                 late = next((j for j in range(i, len(lane)) if (lane[j].kind, lane[j].unit) == (Kind.GATHER, name)), -1)
                 yield z, i, f"the parameters of {name} are not gathered{case.ready((z, late))}."
@@ -226,8 +195,8 @@ def _reductions(case: Case) -> Iterator[Complaint]:
         yield from _reduced_once(case, z, wanted)
         events: dict[str, list[tuple[int, Action]]] = {name: [] for name in case.buckets[z]}
         for i, a in enumerate(lane):
-            if a.kind is Kind.BACKWARD:
-                for name in dict.fromkeys(case.homes[z][owner] for owner in case.owners(a)):
+            if a.kind in ADDS_GRADIENT:
+                for name in dict.fromkeys(case.homes[z][owner] for owner in needs(case.job.model, a.unit)):
                     events[name].append((i, a))
             elif a.kind in (Kind.REDUCE, Kind.WAIT):
                 events[a.unit].append((i, a))
@@ -270,11 +239,11 @@ def _reduced_when_complete(
 ) -> Iterator[Complaint]:
     """One bucket's story: backwards fill its buffer, reductions sum it in place or (ZeRO-2 and 3) empty it."""
     shards = case.zero >= 2
-    last = {a.microbatch if shards else None: (i, a) for i, a in story if a.kind is Kind.BACKWARD}
+    last = {a.microbatch if shards else None: (i, a) for i, a in story if a.kind in ADDS_GRADIENT}
     where = {_sum(a): i for i, a in story if a.kind is Kind.REDUCE}
     filled, flying = False, set[str]()
     for i, a in story:
-        if a.kind is Kind.BACKWARD:
+        if a.kind in ADDS_GRADIENT:
             filled = True
             flying.discard("dp")  # a backward waits for it
         elif a.kind is Kind.WAIT:
@@ -310,7 +279,7 @@ def _sums_before(a: Action, wanted: dict[Action, None]) -> list[Action]:
 Rule = Callable[[Case], Iterator[Complaint]]
 RULES: tuple[Rule, ...] = (
     _coverage,
-    _recomputations,
+    recomputations,
     _order,
     _messages,
     _deadlock,

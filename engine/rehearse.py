@@ -194,7 +194,8 @@ def _template_key(a: Action) -> tuple[object, ...]:
 def _templates(job: Job, lane: Sequence[Action], z: int, backend: str) -> dict[tuple[object, ...], Template]:
     from engine.meta_templates import step_template, unit_templates  # torch, seconds to import
 
-    units, buckets = unit_templates(job, backend), {b.name: b for b in lane_buckets(job, z)}
+    split = any(a.kind is Kind.BACKWARD_INPUT for a in lane)
+    units, buckets = unit_templates(job, backend, split), {b.name: b for b in lane_buckets(job, z)}
     found: dict[tuple[object, ...], Template] = {}
     for a in lane:
         key = _template_key(a)

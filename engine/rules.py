@@ -126,8 +126,13 @@ def _pipeline_rules(job: Job) -> Iterator[str]:
         if plan.microbatches % plan.pp:
             near = _nearest_multiples(plan.microbatches, plan.pp)
             yield f"schedule=interleaved: pp={plan.pp} does not divide microbatches={plan.microbatches}: use {near}."
+    elif plan.schedule == "zb-v":
+        if plan.chunks != 2:
+            yield f"schedule=zb-v runs two model chunks on each rank and chunks={plan.chunks}: use chunks=2."
     elif plan.chunks > 1:
         yield f"chunks={plan.chunks} needs schedule=interleaved; schedule={plan.schedule} has one chunk: use chunks=1."
+    if plan.schedule.startswith("zb-") and plan.pp == 1:
+        yield f"schedule={plan.schedule} needs a pipeline and pp=1: use pp=2 or more, or schedule=1f1b."
     if model.layers * plan.microbatches > MAX_LAYER_RUNS:
         yield (
             f"layers={model.layers} × microbatches={plan.microbatches} is over {MAX_LAYER_RUNS:,} layer runs a step:"

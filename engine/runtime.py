@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import get_gradient_edge
 
 from engine.buckets import lane_buckets
 from engine.comm import Comm, Handle, stamp_end
@@ -19,44 +18,15 @@ from engine.memory import Ledger, storage_identity, watching_saved
 from engine.mesh import mesh_of
 from engine.models.gpt import GPT
 from engine.optimizer import Adam, clip_factor
+from engine.parallel.split import WeightWork, add_all, held_bytes
 from engine.parallel.tensor import TensorAxis
 from engine.program import RECEIVES, SENDS, Action, Kind, Program
 from engine.recorder import Recorder
-from engine.units import TOKENS, needs, recomputes, shares_tokens, stages
+from engine.step_state import Kept, StepResult, StepState
+from engine.units import TOKENS, needs, recomputes, stages, token_lanes
 from engine.waits import waits
 
 MESSAGES = {*SENDS, *RECEIVES}
-
-
-@dataclass
-class Kept:
-    """What a unit's forward leaves for its backward: its input, the edge into its graph, and the bytes that hold."""
-
-    x: Tensor | None
-    edge: GradientEdge | None  # None while the forward has yet to be computed again
-    nbytes: int
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """Loss and gradient norm of the whole job's step; equal on every rank."""
-
-    loss: float
-    grad_norm: float
-
-
-@dataclass
-class _Step:
-    """What lives for one step. Keys of flows are (stage, micro-batch), of handles the position that started them."""
-
-    tokens: list[Tensor]
-    handles: dict[int, Handle] = field(default_factory=dict)
-    activations: dict[tuple[int, int], Tensor] = field(default_factory=dict)
-    gradients: dict[tuple[int, int], Tensor] = field(default_factory=dict)
-    kept: dict[tuple[str, int], Kept] = field(default_factory=dict)
-    arriving: dict[tuple[Kind, int, int], Tensor] = field(default_factory=dict)
-    loss: float = 0.0
-    result: StepResult | None = None
 
 
 class Runtime:
@@ -71,6 +41,7 @@ class Runtime:
         self.mesh = mesh_of(job)
         self.at = self.mesh.coordinate(rank)
         self.lane, self.waits = program.lanes[self.at.pp], waits(job, program, self.at.pp)
+        self.split = {(a.unit, a.microbatch) for a in self.lane if a.kind is Kind.BACKWARD_INPUT}
         self.adam = Adam(job.training.lr)
         self.dtype = DTYPES[job.precision.compute]
         self.model = GPT(job, TensorAxis(comm, job.scatters_sequence), device, self.dtype)
@@ -84,8 +55,9 @@ class Runtime:
         self._message_shape = (s, job.microbatch_size, job.model.hidden)
         self._message_bytes = message_bytes(job)
         self.saved_bytes: dict[str, int] = {}
-        self._do: dict[Kind, Callable[[Action, _Step], Handle | None]] = {
-            Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward, Kind.GATHER: self._gather,
+        self._do: dict[Kind, Callable[[Action, StepState], Handle | None]] = {
+            Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward, Kind.BACKWARD_INPUT: self._backward,
+            Kind.BACKWARD_WEIGHT: self._backward_weight, Kind.GATHER: self._gather,
             Kind.RELEASE: self._release, Kind.REDUCE: self._reduce, Kind.WAIT: _nothing, Kind.STEP: self._optimize,
             Kind.SEND_ACT: self._send, Kind.SEND_GRAD: self._send, Kind.RECV_ACT: self._recv,
             Kind.RECV_GRAD: self._recv, Kind.RECOMPUTE: self._recompute,
@@ -97,7 +69,7 @@ class Runtime:
 
     def run_step(self, tokens: list[Tensor], number: int, entering: Callable[[Action], None]) -> StepResult:
         """Executes one step; `number` counts from 0. `entering` is told of each action before it starts."""
-        state = _Step(tokens)
+        state = StepState(tokens)
         self.number = number
         for i, action in enumerate(self.lane):
             entering(action)
@@ -109,7 +81,7 @@ class Runtime:
         assert state.result is not None and not state.handles
         return state.result
 
-    def _settle(self, i: int, state: _Step) -> None:
+    def _settle(self, i: int, state: StepState) -> None:
         """Waits for what action `i` needs and lets go of the sends that are known to have arrived then."""
         for j in self.waits.before[i]:
             self.comm.wait(state.handles.pop(j))
@@ -121,7 +93,7 @@ class Runtime:
 
     # -- compute
 
-    def _forward(self, a: Action, state: _Step) -> None:
+    def _forward(self, a: Action, state: StepState) -> None:
         stage, k = _place(a)
         x = self._input(a, state)
         x_in = x.detach().requires_grad_() if x is not None else None
@@ -129,7 +101,7 @@ class Runtime:
             assert x_in is not None
             with self.recorder.compute(a, self._shape_key(a)), torch.no_grad():
                 y = self.model.forward(a.unit, self.params[a.unit], x_in, state.tokens[k])
-            self._keep(a, Kept(x_in, None, x_in.nbytes), state)
+            self._keep(a, Kept(x_in, None, x_in.nbytes, None), state)
         else:
             y = self._forward_saving(a, x_in, state)
         if a.unit == "head":
@@ -137,11 +109,13 @@ class Runtime:
         else:
             state.activations[stage, k] = y.detach()
 
-    def _forward_saving(self, a: Action, x: Tensor | None, state: _Step) -> Tensor:
+    def _forward_saving(self, a: Action, x: Tensor | None, state: StepState) -> Tensor:
         """The forward of a unit with all that its backward needs."""
         _, k = _place(a)
         params, tokens = self.params[a.unit], state.tokens[k]
         key = self._shape_key(a)
+        work: WeightWork | None = [] if (a.unit, k) in self.split else None
+        self.model.axis.work = work
         with self.recorder.compute(a, key):
             if key[-1] in self.saved_bytes:
                 y = self.model.forward(a.unit, params, x, tokens)
@@ -150,38 +124,52 @@ class Runtime:
                 with watching_saved(constants) as saved:
                     y = self.model.forward(a.unit, params, x, tokens)
                 self.saved_bytes[key[-1]] = saved.nbytes
-        self._keep(a, Kept(x, get_gradient_edge(y), self.saved_bytes[key[-1]]), state)
+        self._keep(a, Kept(x, get_gradient_edge(y), self.saved_bytes[key[-1]], work), state)
         return y
 
-    def _keep(self, a: Action, kept: Kept, state: _Step) -> None:
+    def _keep(self, a: Action, kept: Kept, state: StepState) -> None:
         _, k = _place(a)
         before = state.kept.get((a.unit, k))
         self.ledger.add("activations", kept.nbytes - (before.nbytes if before else 0))
         state.kept[a.unit, k] = kept
 
-    def _recompute(self, a: Action, state: _Step) -> None:
+    def _recompute(self, a: Action, state: StepState) -> None:
         """The forward again, from the kept input, now with what backward needs."""
         _, k = _place(a)
         self._forward_saving(a, state.kept[a.unit, k].x, state)
 
-    def _backward(self, a: Action, state: _Step) -> None:
+    def _backward(self, a: Action, state: StepState) -> None:
+        """A whole backward, or its input part."""
         stage, k = _place(a)
         grad = self._output_gradient(a, state)
-        for owner in needs(self.job.model, a.unit):
-            self.home[owner].open_gradients()
+        if a.kind is Kind.BACKWARD:
+            self._open_gradients(a)
         kept = state.kept.pop((a.unit, k))
         assert kept.edge is not None
         with self.recorder.compute(a, self._shape_key(a)):
             torch.autograd.backward([kept.edge], [grad])
-        self.ledger.add("activations", -kept.nbytes)
+        if kept.work is not None:
+            state.work[a.unit, k] = kept.work
+        self.ledger.add("activations", held_bytes(kept.work or []) - kept.nbytes)
         if kept.x is not None:
             assert kept.x.grad is not None
             state.gradients[stage, k] = kept.x.grad
 
+    def _backward_weight(self, a: Action, state: StepState) -> None:
+        work = state.work.pop((a.unit, _place(a)[1]))
+        self._open_gradients(a)
+        with self.recorder.compute(a, self._shape_key(a)):
+            add_all(work)
+        self.ledger.add("activations", -held_bytes(work))
+
+    def _open_gradients(self, a: Action) -> None:
+        for owner in needs(self.job.model, a.unit):
+            self.home[owner].open_gradients()
+
     def _shape_key(self, a: Action) -> tuple[str, str]:
         return a.kind.value, "block" if a.unit.startswith("block") else a.unit
 
-    def _input(self, a: Action, state: _Step) -> Tensor | None:
+    def _input(self, a: Action, state: StepState) -> Tensor | None:
         """The unit's input: none, a message, or what the unit before it left."""
         stage, k = _place(a)
         if a.unit == self.stage_units[stage][0]:
@@ -192,7 +180,7 @@ class Runtime:
             return state.activations.pop((stage - 1, k))
         return state.activations.pop((stage, k))
 
-    def _output_gradient(self, a: Action, state: _Step) -> Tensor:
+    def _output_gradient(self, a: Action, state: StepState) -> Tensor:
         stage, k = _place(a)
         if a.unit == "head":
             return torch.ones((), device=self.device)
@@ -204,7 +192,7 @@ class Runtime:
 
     # -- messages
 
-    def _recv(self, a: Action, state: _Step) -> Handle:
+    def _recv(self, a: Action, state: StepState) -> Handle:
         stage, k = _place(a)
         assert a.peer is not None
         buffer = torch.empty(self._message_shape, device=self.device, dtype=self.dtype)
@@ -213,7 +201,7 @@ class Runtime:
         state.arriving[a.kind, stage, k] = buffer
         return self.comm.recv(buffer, self._peer(a), self._tag(a.kind, sender, k), _stream(a.kind), a)
 
-    def _send(self, a: Action, state: _Step) -> Handle:
+    def _send(self, a: Action, state: StepState) -> Handle:
         stage, k = _place(a)
         flow = state.activations if a.kind is Kind.SEND_ACT else state.gradients
         tensor = flow.pop((stage, k)).contiguous()
@@ -231,15 +219,15 @@ class Runtime:
 
     # -- parameters and gradients
 
-    def _gather(self, a: Action, state: _Step) -> Handle:
+    def _gather(self, a: Action, state: StepState) -> Handle:
         bucket = self.buckets[a.unit]
         out = bucket.materialize() if bucket.zero == 3 else bucket.whole
         return stamp_end(self.comm.all_gather(out, bucket.shard, a.axis, a))
 
-    def _release(self, a: Action, state: _Step) -> None:
+    def _release(self, a: Action, state: StepState) -> None:
         self.buckets[a.unit].release()
 
-    def _reduce(self, a: Action, state: _Step) -> Handle:
+    def _reduce(self, a: Action, state: StepState) -> Handle:
         bucket = self.buckets[a.unit]
         if a.axis == "tp":
             handle = self.comm.all_reduce(bucket.replicated_grad, "tp", action=a)
@@ -254,7 +242,7 @@ class Runtime:
 
     # -- optimizer
 
-    def _optimize(self, a: Action, state: _Step) -> None:
+    def _optimize(self, a: Action, state: StepState) -> None:
         with self.recorder.compute(a, (a.kind.value, "")):
             loss, norm = self._global_scalars(state.loss)
             factor = clip_factor(norm, self.job.training.clip)
@@ -265,7 +253,7 @@ class Runtime:
 
     def _global_scalars(self, loss: float) -> tuple[float, float]:
         """(loss, gradient norm) of the whole job: every rank adds only what no other rank adds."""
-        copies = shares_tokens(self.job) and self.at.pp > 0
+        copies = self.at.pp in token_lanes(self.job)[1:]
         counted = [b.squared_norm() for name, b in self.buckets.items() if not (copies and name == TOKENS)]
         mine = torch.tensor(loss if self.at.tp == 0 else 0.0, dtype=torch.float64, device=self.device)
         both = torch.stack([mine, torch.stack(counted).sum() if counted else torch.zeros_like(mine)])
@@ -283,7 +271,7 @@ def _place(a: Action) -> tuple[int, int]:
     return a.stage, a.microbatch
 
 
-def _nothing(a: Action, state: _Step) -> None:
+def _nothing(a: Action, state: StepState) -> None:
     """WAIT is no more than its waits."""
 
 

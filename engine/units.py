@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import pairwise
 
-from engine.job import Job, Model
+from engine.job import Job, Model, Plan
 
 TOKENS = "tokens"
 
@@ -41,8 +41,15 @@ def forward_cost(model: Model, unit: str) -> float:
     return 2.0 * h * model.vocab if unit == "head" else 24.0 * h * h + 4.0 * s * h
 
 
+def stage_lane(plan: Plan, stage: int) -> int:
+    """The pipeline rank a virtual stage lives on: round and round, or under ZB-V down the ranks and back up."""
+    if plan.schedule == "zb-v" and stage >= plan.pp:
+        return 2 * plan.pp - 1 - stage
+    return stage % plan.pp
+
+
 def stages(job: Job) -> tuple[tuple[str, ...], ...]:
-    """The compute units of each virtual stage, first to last; stage i lives on pipeline rank i mod pp.
+    """The compute units of each virtual stage, first to last; `stage_lane` says where each lives.
 
     Blocks are dealt out contiguously so that the dearest stage costs least, counting embedding and head.
     """
@@ -78,11 +85,13 @@ def _balanced(model: Model, count: int) -> tuple[int, ...]:
 
 def lane_units(job: Job, lane: int) -> tuple[str, ...]:
     """Every unit whose parameters live on pipeline rank `lane`, in forward order, `tokens` first."""
-    mine = [unit for s, units in enumerate(stages(job)) if s % job.plan.pp == lane for unit in units]
+    mine = [unit for s, units in enumerate(stages(job)) if stage_lane(job.plan, s) == lane for unit in units]
     wanted = dict.fromkeys(name for unit in mine for name in needs(job.model, unit))
     return tuple(sorted(wanted, key=lambda name: name != TOKENS))
 
 
-def shares_tokens(job: Job) -> bool:
-    """Whether first and last pipeline rank hold copies of one token matrix."""
-    return job.model.tied and job.plan.pp > 1
+def token_lanes(job: Job) -> tuple[int, ...]:
+    """The pipeline ranks whose copies of one token matrix must stay equal, first stage's first; () if no two have."""
+    plan = job.plan
+    ends = (stage_lane(plan, 0), stage_lane(plan, plan.pp * plan.chunks - 1))
+    return ends if job.model.tied and ends[0] != ends[1] else ()

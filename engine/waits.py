@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from engine.buckets import lane_buckets
 from engine.deliveries import Key, key, proofs
 from engine.job import Job
-from engine.program import RECEIVES, SENDS, Action, Kind, Program
+from engine.program import ADDS_GRADIENT, MAKES_GRADIENT, RECEIVES, SENDS, USES_PARAMETERS, Action, Kind, Program
 from engine.units import needs, stages
 
 Positions = tuple[int, ...]
-BACKWARDS = (Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
 
 
 @dataclass(frozen=True)
@@ -69,11 +68,12 @@ class _Walk:
         if a.kind is Kind.WAIT:
             return self._landed(Kind.REDUCE, a.unit, a.axis), []
         waited, forgotten = self._message(a)
-        if a.kind in (Kind.FORWARD, Kind.RECOMPUTE, *BACKWARDS):
+        if a.kind in USES_PARAMETERS:
             for owner in needs(self.job.model, a.unit):
                 waited += self._landed(Kind.GATHER, owner, "dp")
-                if a.kind in BACKWARDS and self.job.effective_zero >= 2:  # its gradient buffer may be on its way
-                    waited += self._landed(Kind.REDUCE, self.buckets[owner], "dp")
+        if a.kind in ADDS_GRADIENT and self.job.effective_zero >= 2:
+            for owner in needs(self.job.model, a.unit):  # its gradient buffer may be on its way
+                waited += self._landed(Kind.REDUCE, self.buckets[owner], "dp")
         return waited, forgotten
 
     def _message(self, a: Action) -> tuple[list[int], list[int]]:
@@ -97,5 +97,5 @@ def _message_takers(job: Job) -> dict[tuple[Kind, str], Kind]:
     takes: dict[tuple[Kind, str], Kind] = {}
     for units in stages(job):
         takes[Kind.FORWARD, units[0]] = Kind.RECV_ACT
-        takes[Kind.BACKWARD, units[-1]] = takes[Kind.BACKWARD_INPUT, units[-1]] = Kind.RECV_GRAD
+        takes |= {(kind, units[-1]): Kind.RECV_GRAD for kind in MAKES_GRADIENT}
     return takes

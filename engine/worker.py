@@ -26,7 +26,8 @@ from engine.processes.member import MemberContext
 from engine.program import Action, Program
 from engine.recorder import Recorder
 from engine.recording import append_live, live_path
-from engine.runtime import Runtime, StepResult
+from engine.runtime import Runtime
+from engine.step_state import StepResult
 
 
 def run_rank(ctx: MemberContext) -> None:

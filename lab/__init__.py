@@ -40,15 +40,22 @@ def run(
     """Trains a small GPT on real processes under any plan and returns what happened.
 
     options: the names of `lab run --help` with underscores, such as `dp=2, tp=2, zero=1, layers=8`. job: a
-    `Job` or a TOML file to start from. program: one written by hand, instead of the compiled one. parity:
-    compare with one process. on_progress is called with a `lab.execute.Progress` as the run goes on; setting
+    `Job` or a TOML file to start from. program: one written by hand, instead of the compiled one. `schedule`
+    may be one written by hand too: text with a line for each pipeline rank, as in "F0 F1 B0 B1", or a
+    function (pipeline ranks, micro-batches, chunks) → text; see `engine.passes.written`. parity: compare
+    with one process. on_progress is called with a `lab.execute.Progress` as the run goes on; setting
     `cancel` stops it.
 
-    Raises `JobRefused` with one sentence for a job that cannot run, `RunFailed` for a run that did not end
-    well.
+    Raises `JobRefused` with one sentence for a job that cannot run, `ValueError` for a program or schedule
+    that would not train it, `RunFailed` for a run that did not end well.
     """
     from lab.execute import run_job
 
+    if _by_hand(options.get("schedule")):
+        if program is not None:
+            raise ValueError("program and a schedule written by hand both say what to run: leave one of the two out.")
+        program = _scheduled(job, options)
+        options.pop("schedule")
     return run_job(_job(job, options), parity=parity, program=program, on_progress=on_progress, cancel=cancel)
 
 
@@ -58,6 +65,20 @@ def _job(base: Job | str | Path | None, options: dict[str, Any]) -> Job:
     if isinstance(base, (str, Path)):
         return Job.from_toml(Path(base), **options)
     return Job.from_options(base, **options)
+
+
+def _by_hand(schedule: Any) -> bool:
+    """Whether `schedule` is one itself, not the name of one."""
+    return callable(schedule) or (isinstance(schedule, str) and len(schedule.split()) > 1)
+
+
+def _scheduled(base: Job | str | Path | None, options: dict[str, Any]) -> Program:
+    from engine import rules
+    from engine.by_hand import schedule_program
+
+    job = _job(base, {name: value for name, value in options.items() if name != "schedule"})
+    rules.check(job)
+    return schedule_program(job, options["schedule"])
 
 
 def load(name: str | int = "latest") -> Run:

@@ -96,6 +96,8 @@ def _options_of_run(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     parser.add_argument("--no-parity", action="store_true", help="do not compare with one process")
     parser.add_argument("--program", metavar="FILE", help="run this program, written or edited by hand")
+    words = "run this order of micro-batches: a line for each pipeline rank, as in F0 F1 B0 B1 (I, W: split backward)"
+    parser.add_argument("--schedule-file", metavar="FILE", help=words)
     add_job_options(parser)
 
 

@@ -39,7 +39,11 @@ def run(args: Namespace) -> int:
 
     job = job_of(args)
     refuse(job, parity=not args.no_parity)
+    if args.program and args.schedule_file:
+        raise JobRefused("--program and --schedule-file both say what to run: leave one of the two out.")
     program = _program_file(args.program, job) if args.program else None
+    if args.schedule_file:
+        program = _schedule_file(args.schedule_file, job)
     run, status = _execute(job, as_json=args.json, parity=not args.no_parity, program=program)
     if run is not None:
         _print(run, args.json)
@@ -81,6 +85,17 @@ def _program_file(name: str, job: Job) -> Program:
         raise JobRefused(f"the program file {name} cannot be read: {error.strerror}.") from error
     except (ProgramError, ValueError) as error:
         raise JobRefused(f"the program file {name} cannot be run: {error}") from error
+
+
+def _schedule_file(name: str, job: Job) -> Program:
+    from engine.by_hand import schedule_program
+
+    try:
+        return schedule_program(job, Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise JobRefused(f"the schedule file {name} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise JobRefused(f"the schedule file {name} cannot be run: {error}") from error
 
 
 def demo(args: Namespace) -> int:

@@ -9,7 +9,8 @@ Bytes are integers, times are seconds, and what is not known is null. Definition
   norm by 1e-4, and the weights by 1e-5 on the scale of the model (`lab.wording.WEIGHTS_CRITERION`).
 - `seconds` of a step: last end − first start over all ranks. `tokens_per_second`: batch × seq ÷ seconds.
 - bubble: idle ÷ total; `measured` on the clock, `replayed` with each block's forward as 1 and backward as 2
-  units of time and everything else free, `formula` from the literature (of the job's own program only).
+  units of time (1 and 1 if it is split) and everything else free, `formula` from the literature (of the job's own
+  program, null where none is known).
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def _measured(job: Job, program: Program, recording: Recording | None) -> Row:
         "bubble": {
             "measured": None if recording is None or step is None else analysis.bubble(recording, job, step),
             "replayed": float(dry_run(program).bubble()),
-            "formula": None if bubble is None else float(bubble),
+            "formula": bubble,
         },
         "overlap": analysis.overlap(recording, step) if recording and step is not None else {},
         "memory": {

@@ -217,8 +217,10 @@ def legend(picture: TextTimeline, width: int) -> Text:
 def bubble(summary: Row, run: Run) -> Text:
     """The three bubbles side by side, each with what it is."""
     found, plan = summary["bubble"], run.job.plan
+    of_split = ("(p−1)/(3vm+p−1)", f"p={plan.pp}, m={plan.microbatches}, v={plan.chunks}")
     formula, values = {
         "naive": ("(p−1)/p", f"p={plan.pp}"),
+        **dict.fromkeys(("zb-h1", "zb-h2", "zb-v"), of_split),
         "interleaved": ("(p−1)/(vm+p−1)", f"p={plan.pp}, m={plan.microbatches}, v={plan.chunks}"),
     }.get(plan.schedule, ("(p−1)/(m+p−1)", f"p={plan.pp}, m={plan.microbatches}"))
     text = Text("\nbubble  ", style="bold")
@@ -227,7 +229,7 @@ def bubble(summary: Row, run: Run) -> Text:
     text.append(f"{percent(found['formula'])} by formula" if known else "no formula known", style="not bold")
     definition = (
         "\nidle ÷ total over all ranks; replayed: this very program with 1 for a block's forward, 2 for its"
-        " backward and 0 for all else"
+        " backward, 1 for each part of a split one and 0 for all else"
     ) + (f"; formula: {formula}, {values}" if known else "")
     return text.append(definition, style="not bold dim")
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
-SCHEDULE_NAMES = {"naive": "unpipelined", "gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B"}
+SCHEDULE_NAMES = {
+    "naive": "unpipelined",
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "interleaved 1F1B",
+    "zb-h1": "ZB-H1",
+    "zb-h2": "ZB-H2",
+    "zb-v": "ZB-V",
+}
 
 LOSS_LIMIT = 1e-5
 GRAD_NORM_LIMIT = 1e-4

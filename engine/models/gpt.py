@@ -53,8 +53,8 @@ class GPT:
         return self._dropout(embed(tokens, table, self.axis) + positions[:, None])
 
     def block(self, params: Params, x: Tensor) -> Tensor:
-        x = x + self._dropout(self.attention(params, _norm(x, params, "norm1")))
-        y = self.axis.column_linear(_norm(x, params, "norm2"), params["up.weight"], params["up.bias"])
+        x = x + self._dropout(self.attention(params, self.norm(x, params, "norm1")))
+        y = self.axis.column_linear(self.norm(x, params, "norm2"), params["up.weight"], params["up.bias"])
         return x + self._dropout(self.axis.row_linear(F.gelu(y), params["down.weight"], params["down.bias"]))
 
     def attention(self, params: Params, x: Tensor) -> Tensor:
@@ -62,8 +62,7 @@ class GPT:
 
         Spelled out so that it costs and saves the same on every device (fused kernels differ between them).
         """
-        weight, bias = params["qkv.weight"].flatten(0, 2), params["qkv.bias"].flatten()
-        qkv = self.axis.column_linear(x, weight, bias)
+        qkv = self.axis.column_linear(x, params["qkv.weight"], params["qkv.bias"])
         s, b, _ = qkv.shape
         d = self.model.hidden // self.model.heads
         q, k, v = qkv.view(s, b, 3, -1, d).permute(2, 1, 3, 0, 4).flatten(1, 2)  # each [b·a/t, s, d]
@@ -82,9 +81,9 @@ class GPT:
 
     def head(self, params: Params, x: Tensor, targets: Tensor) -> Tensor:
         weight = params[f"{TOKENS if self.model.tied else 'head'}.weight"]
-        logits = self.axis.column_linear(_norm(x, params, "head.norm"), weight, None)
+        logits = self.axis.column_linear(self.norm(x, params, "head.norm"), weight, None)
         return cross_entropy(logits, targets, self.axis, self.model.vocab) * self.loss_scale
 
-
-def _norm(x: Tensor, params: Params, name: str) -> Tensor:
-    return F.layer_norm(x, x.shape[-1:], params[f"{name}.weight"], params[f"{name}.bias"])
+    def norm(self, x: Tensor, params: Params, name: str) -> Tensor:
+        weight, bias = (self.axis.vector(params[f"{name}.{part}"]) for part in ("weight", "bias"))
+        return F.layer_norm(x, x.shape[-1:], weight, bias)

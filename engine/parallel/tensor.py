@@ -14,27 +14,43 @@ from torch import Tensor
 from torch.autograd import Function
 
 from engine.comm import Comm
+from engine.parallel.split import LaterLinear, LaterVector, WeightWork
 
 
 class TensorAxis:
     """The tensor group as a layer sees it: its size, this rank's place, and four ways to cross its border.
 
     scatter: sequence parallelism; between the column-row pairs each rank holds s / size of the sequence.
+    work: where a layer's backward leaves the work of its weight part; None while backwards are whole.
     """
 
     def __init__(self, comm: Comm, scatter: bool) -> None:
         self.comm, self.scatter = comm, scatter
         self.size, self.index = comm.size("tp"), comm.index("tp")
+        self.work: WeightWork | None = None
 
     def column_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """x: [s or s/t, b, h], whole or scattered; weight: [out/t, h]; returns [s, b, out/t]."""
+        """x: [s or s/t, b, h], whole or scattered; weight: [out/t…, h]; bias: [out/t…]; returns [s, b, out/t]."""
+        bias = None if bias is None else self.vector(bias).flatten()
+        if self.scatter and self.work is not None:
+            ways = (self.all_gather, self.reduce_scatter)
+            return LaterLinear.apply(x, weight, bias, self.work, *ways)  # type: ignore[no-any-return]
         if self.scatter:
-            return _GatherLinear.apply(x, weight, bias, self)  # type: ignore[no-any-return]
-        return F.linear(_Enter.apply(x, self) if self.size > 1 else x, weight, bias)
+            return _GatherLinear.apply(x, weight.flatten(0, -2), bias, self)  # type: ignore[no-any-return]
+        return self._linear(_Enter.apply(x, self) if self.size > 1 else x, weight, bias)
 
     def row_linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """x: [s, b, in/t]; weight: [out, in/t]; returns [s or s/t, b, out]. The bias is added once, after the sum."""
-        return self.leave(F.linear(x, weight)) + bias
+        return self.leave(self._linear(x, weight, None)) + self.vector(bias)
+
+    def _linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if self.work is None:
+            return F.linear(x, weight.flatten(0, -2), bias)
+        return LaterLinear.apply(x, weight, bias, self.work, None, None)  # type: ignore[no-any-return]
+
+    def vector(self, param: Tensor) -> Tensor:
+        """A bias or a norm's weight for use: as it is, or with its gradient left to the weight part."""
+        return param if self.work is None else LaterVector.apply(param, self.work)
 
     def leave(self, partial: Tensor) -> Tensor:
         """Sums partial results [s, b, h] over the group; under sequence parallelism each rank keeps its part of s."""

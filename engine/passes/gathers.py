@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from engine.program import COMPUTE, Action, Kind
+from engine.program import COMPUTE, USES_PARAMETERS, Action, Kind
 
 Needs = Callable[[str], Sequence[str]]
 
@@ -15,11 +15,12 @@ def gather_around_use(lane: Sequence[Action], needs: Needs, prefetch: int, keep:
 
     prefetch: how many computations ahead a gather starts, but never while the same parameters are still in use.
     keep: one gather at the first use in the step, one release after the last.
+    The weight part of a backward uses no parameters.
     """
     computes = [i for i, a in enumerate(lane) if a.kind in COMPUTE]
     uses: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for n, i in enumerate(computes):
-        for name in needs(lane[i].unit):
+        for name in needs(lane[i].unit) if lane[i].kind in USES_PARAMETERS else ():
             spans = uses[name]
             again = n > 0 and lane[computes[n - 1]].kind is Kind.RECOMPUTE  # and the backward that follows are one use
             if spans and (keep or again):

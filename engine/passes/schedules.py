@@ -1,8 +1,8 @@
 """Pipeline schedules: in which order does each pipeline rank run its forwards and backwards?
 
 A schedule is a function (pipeline ranks p, micro-batches m, chunks v) → one list of stage-level actions per rank.
-Stage s lives on rank s mod p. Backwards always run in micro-batch order, so that every schedule adds gradients up in
-the same order and gives the same bits.
+Stage s lives on rank s mod p (`engine.units.stage_lane`). Backwards always run in micro-batch order, so that every
+schedule adds gradients up in the same order and gives the same bits.
 """
 
 from __future__ import annotations
@@ -56,11 +56,3 @@ def _alternate(ups: list[tuple[int, int]], downs: list[tuple[int, int]], warmup:
     for up, down in zip(ups[warmup:], downs, strict=False):
         order += [forward(*up), backward(*down)]
     return order + [backward(*down) for down in downs[len(ups) - warmup :]]
-
-
-SCHEDULE_FUNCTIONS: dict[str, ScheduleFunction] = {
-    "naive": naive,
-    "gpipe": gpipe,
-    "1f1b": one_f_one_b,
-    "interleaved": interleaved,
-}

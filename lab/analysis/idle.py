@@ -64,9 +64,10 @@ def bubble(recording: Recording, job: Job, step: int) -> float:
     return 1 - works / total if total else 0.0
 
 
-def bubble_formula(job: Job) -> float:
-    """What the schedule's formula says for equal stages and free communication; idle ÷ total."""
-    return float(formulas.bubble_formula(job))
+def bubble_formula(job: Job) -> float | None:
+    """What the schedule's formula says for equal stages and free communication; idle ÷ total. None: none is known."""
+    known = formulas.bubble_formula(job)
+    return None if known is None else float(known)
 
 
 def idle_by_cause(recording: Recording, step: int) -> dict[int, dict[str, float]]:

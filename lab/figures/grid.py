@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from engine.job import Job
 from engine.mesh import AXES, Mesh, mesh_of
-from engine.units import stages
+from engine.units import stage_lane, stages
 from lab.figures.palette import Palette, Theme, figure, palette
 from lab.wording import AXIS_NAMES, nbytes, percent
 
@@ -61,7 +61,7 @@ def _value(value: float, colour: Colour) -> str:
 
 def holds(job: Job, pipeline: int) -> str:
     """The layers of a pipeline rank in few words: "embedding, blocks 0–1"."""
-    units = [unit for s, stage in enumerate(stages(job)) if s % job.plan.pp == pipeline for unit in stage]
+    units = [unit for s, stage in enumerate(stages(job)) if stage_lane(job.plan, s) == pipeline for unit in stage]
     numbers = [int(unit.removeprefix("block")) for unit in units if unit.startswith("block")]
     words = ["embedding"] if "embedding" in units else []
     runs: list[list[int]] = []

@@ -15,17 +15,19 @@ from lab.analysis.table import Mask, Numbers, StepOps, window_of
 from lab.figures.palette import Palette
 from lab.wording import AXIS_NAMES, nbytes, seconds
 
-CATEGORIES = ("forward", "backward", "step", "tensor", "data", "pipeline", "idle")
+CATEGORIES = ("forward", "backward", "weight", "step", "tensor", "data", "pipeline", "idle")
+COMPUTING = 4  # of them, the first
 LABELS = {
     "forward": "forward",
     "backward": "backward",
+    "weight": "weight gradients",
     "step": "optimizer step",
     "tensor": "tensor collectives",
     "data": "data collectives",
     "pipeline": "pipeline messages",
     "idle": "idle",
 }
-_CATEGORY_OF_KIND = {"forward": "forward", "recompute": "forward", "step": "step"}
+_CATEGORY_OF_KIND = {"forward": "forward", "recompute": "forward", "backward_weight": "weight", "step": "step"}
 _CATEGORY_OF_AXIS = {"tp": "tensor", "dp": "data", "world": "data", "pp": "pipeline", "tie": "pipeline"}
 
 COMPUTE_HEIGHT, THIN_HEIGHT = 0.52, 0.14  # of the distance between two ranks

@@ -1,6 +1,6 @@
 """Colours and the look every figure shares, for light and dark pages.
 
-At most seven colours, each at least 3:1 against its page, told apart under every common colour blindness
+At most eight colours, each at least 3:1 against its page, told apart under every common colour blindness
 (smallest CIE76 distance 20 under Machado's simulations; a test holds this). No figure says anything by
 colour alone.
 """
@@ -30,6 +30,7 @@ class Palette:
     grid: str
     blue: str
     orange: str
+    violet: str
     green: str
     purple: str
     brown: str
@@ -38,19 +39,21 @@ class Palette:
     idle_raster: str
 
     @property
-    def seven(self) -> tuple[str, ...]:
-        return (self.blue, self.orange, self.green, self.purple, self.brown, self.sky, self.idle)
+    def every(self) -> tuple[str, ...]:
+        return (self.blue, self.orange, self.violet, self.green, self.purple, self.brown, self.sky, self.idle)
 
 
 PALETTES: dict[str, Palette] = {
     "light": Palette(
         paper="#FFFFFF", ink="#1B2026", faint="#57606A", grid="#E3E6EA",
-        blue="#0464BF", orange="#E05B13", green="#00513C", purple="#AD4E98", brown="#684B00", sky="#179EDB",
+        blue="#0464BF", orange="#E05B13", violet="#1E0042",
+        green="#00513C", purple="#AD4E98", brown="#684B00", sky="#179EDB",
         idle="#919393", idle_raster="#CFD2D5",
     ),
     "dark": Palette(
         paper="#14171C", ink="#E8EBEF", faint="#A3ACB7", grid="#2C323A",
-        blue="#1B85C7", orange="#F07A3C", green="#4BC28C", purple="#E08DBC", brown="#FDD761", sky="#A6DCFF",
+        blue="#1B85C7", orange="#F07A3C", violet="#A218FC",
+        green="#4BC28C", purple="#E08DBC", brown="#FDD761", sky="#A6DCFF",
         idle="#6A6F76", idle_raster="#343A42",
     ),
 }  # fmt: skip

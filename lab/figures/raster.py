@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lab.analysis.idle import busy
 from lab.analysis.intervals import covered, spans
 from lab.analysis.overlap import blocking
-from lab.figures.lanes import CATEGORIES, LABELS, Lanes, categories
+from lab.figures.lanes import CATEGORIES, COMPUTING, LABELS, Lanes, categories
 from lab.figures.palette import Palette
 
 CELLS = 1000
@@ -26,7 +26,7 @@ def raster_traces(lanes: Lanes, p: Palette) -> list[go.Heatmap]:
         share = np.where(dominant == i, shares[i], np.nan).astype(np.float32)
         if np.isnan(share).all():
             continue
-        colour = p.seven[i] if name != "idle" else p.idle_raster
+        colour = p.every[i] if name != "idle" else p.idle_raster
         traces.append(
             go.Heatmap(
                 z=share,
@@ -63,7 +63,7 @@ def compute_shares(lanes: Lanes) -> tuple[Floats, Floats]:
             found[i, place[rank]] = covered(spans(ops.start[rows][mine], ops.end[rows][mine]), edges) / cell
         working = covered(busy(ops, rows), edges) / cell
         nested = sum(found[CATEGORIES.index(n), place[rank]] for n in ("tensor", "data", "pipeline"))
-        computing = found[:3, place[rank]].sum(axis=0)
-        found[:3, place[rank]] *= np.maximum(working - nested, 0) / np.where(computing > 0, computing, 1)
+        computing = found[:COMPUTING, place[rank]].sum(axis=0)
+        found[:COMPUTING, place[rank]] *= np.maximum(working - nested, 0) / np.where(computing > 0, computing, 1)
         found[-1, place[rank]] = 1 - working
     return found, (edges - lanes.origin) / 1e6

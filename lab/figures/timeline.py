@@ -46,16 +46,16 @@ def _few(lanes: Lanes) -> bool:
 def timeline_title(recording: Recording, job: Job, step: int, by_hand: bool = False) -> str:
     """The point of the timeline in one line."""
     found = f"Bubble {percent(bubble(recording, job, step))} = idle ÷ total on the compute streams of step {step}"
-    if by_hand:
-        return f"{found}; no formula is known for this program"
     p, formula = job.plan.pp, bubble_formula(job)
+    if by_hand or formula is None:
+        return f"{found}; no formula is known for this program"
     name = SCHEDULE_NAMES[job.plan.schedule]
     return f"{found}; {name} formula {percent(formula)}" if p > 1 else f"{found}; no pipeline"
 
 
 def _bars(found: dict[str, Boxes], p: Palette, theme: Theme) -> list[go.Bar]:
     """One trace a category: the cost of drawing grows with the number of traces."""
-    colours = dict(zip(CATEGORIES, p.seven, strict=True))
+    colours = dict(zip(CATEGORIES, p.every, strict=True))
     traces = []
     for name in CATEGORIES:  # idle last: it covers the part of a step in which the rank only waits
         box = found[name]
@@ -77,7 +77,7 @@ def _texts(lanes: Lanes, p: Palette) -> list[go.Scatter]:
     if not found:
         return []
     x, y, text, names = zip(*found, strict=True)
-    colours = dict(zip(CATEGORIES, p.seven, strict=True))
+    colours = dict(zip(CATEGORIES, p.every, strict=True))
     ink = {"size": 12, "color": [ink_on(colours[name]) for name in names]}
     return [go.Scatter(x=x, y=y, text=text, mode="text", textfont=ink, hoverinfo="skip", showlegend=False)]
 

@@ -79,9 +79,9 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "Idle ÷ total on the compute streams of all ranks, in the step shown. Forward, backward and "
         "optimizer step are busy, collectives inside layers included; waits, gaps, and communication "
         "inside the optimizer step are idle. Replayed: the same program with a block's forward "
-        "costing 1, its backward 2 and all else nothing. Formula: (p−1)/(m+p−1) for GPipe and 1F1B, "
-        "(p−1)/(vm+p−1) interleaved, (p−1)/p without pipelining; p pipeline ranks, m micro-batches, v "
-        "chunks.",
+        "costing 1, its backward 2 (1 for each part of a split one) and all else nothing. Formula: "
+        "(p−1)/(m+p−1) for GPipe and 1F1B, (p−1)/(vm+p−1) interleaved, (p−1)/p without pipelining, "
+        "(p−1)/(3vm+p−1) for zero-bubble schedules; p pipeline ranks, m micro-batches, v chunks.",
     ),
     (
         "Waiting for a core",

@@ -50,7 +50,10 @@ def test_a_refusal_names_the_knob_the_rule_and_valid_settings(options: dict[str,
         ({"dq": 2}, "there is no option called 'dq': did you mean dp?"),
         ({"dp": "two"}, "dp='two' is not valid: use a whole number."),
         ({"dp": 1.5}, "dp=1.5 is not valid: use a whole number."),
-        ({"schedule": "2f2b"}, "schedule='2f2b' is not valid: use naive, gpipe, 1f1b or interleaved."),
+        (
+            {"schedule": "2f2b"},
+            "schedule='2f2b' is not valid: use naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zb-v.",
+        ),
         ({"sequence_parallel": "maybe"}, "sequence_parallel='maybe' is not valid: use true or false."),
     ],
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.checks import ProgramError, check_program
 from engine.compile import compile_job
-from engine.job import Job
+from engine.job import SCHEDULES, Job
 from engine.program import Action, Kind, Program
 
 PIPELINE = Job.from_options(pp=2, layers=4, microbatches=3, batch=6)
@@ -19,7 +19,7 @@ SHARDED = Job.from_options(dp=2, zero=3, layers=2, microbatches=2)
 @given(
     dp=st.sampled_from([1, 2]), tp=st.sampled_from([1, 2]), pp=st.sampled_from([1, 2, 4]), zero=st.integers(0, 3),
     tied=st.booleans(), scatter=st.booleans(), overlap=st.booleans(), prefetch=st.integers(0, 3), keep=st.booleans(),
-    schedule=st.sampled_from(["naive", "gpipe", "1f1b", "interleaved"]),
+    schedule=st.sampled_from(SCHEDULES),
 )  # fmt: skip
 def test_every_compiled_program_passes_its_checks_and_survives_its_text(
     dp: int,
@@ -33,11 +33,11 @@ def test_every_compiled_program_passes_its_checks_and_survives_its_text(
     keep: bool,
     schedule: str,
 ) -> None:
-    if schedule == "interleaved" and pp == 1:
+    if schedule in ("interleaved", "zb-h1", "zb-h2", "zb-v") and pp == 1:
         return
     job = Job.from_options(
         dp=dp, tp=tp, pp=pp, zero=zero, tied=tied, sequence_parallel=scatter, overlap=overlap, prefetch=prefetch,
-        keep_gathered=keep, schedule=schedule, chunks=2 if schedule == "interleaved" else 1, layers=8,
+        keep_gathered=keep, schedule=schedule, chunks=2 if schedule in ("interleaved", "zb-v") else 1, layers=8,
     )  # fmt: skip
     program = compile_job(job)
     check_program(program, job)

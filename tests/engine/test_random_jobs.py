@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from engine.job import Job, JobRefused
+from engine.job import SCHEDULES, Job, JobRefused
 from engine.rules import check
 from tests.engine.running import train
 
@@ -17,7 +17,7 @@ JOBS = st.fixed_dictionaries(
         "tp": st.sampled_from([1, 1, 2, 3, 4]),
         "pp": st.sampled_from([1, 1, 2, 3]),
         "zero": st.integers(0, 3),
-        "schedule": st.sampled_from(["naive", "gpipe", "1f1b", "interleaved"]),
+        "schedule": st.sampled_from(SCHEDULES),
         "microbatches": st.sampled_from([1, 2, 3, 4]),
         "chunks": st.sampled_from([1, 1, 2]),
         "sequence_parallel": st.booleans(),

@@ -1,14 +1,19 @@
 """The executed program against the textbooks: bubbles and in-flight activations, exactly."""
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
+import torch
 
 from engine.checks import check_program
 from engine.compile import compile_job
 from engine.dryrun import dry_run, in_flight
+from engine.formulas import bubble_formula, in_flight_formula
 from engine.job import Job, Schedule
-from engine.program import Kind
+from engine.passes.zero_bubble import zb_h1, zb_v
+from engine.program import Kind, Lanes
+from engine.rules import check
 
 GRID = [
     (schedule, p, m, v)
@@ -55,6 +60,37 @@ def test_in_flight_activations_are_the_known_counts(schedule: Schedule, p: int, 
     assert list(in_flight(compile_job(job_of(schedule, p, m, v)))) == known[schedule]
 
 
+SPLIT = [
+    (schedule, p, m, chunks)
+    for p in range(2, 9)
+    for m in range(1, 25)
+    for schedule, chunks in (("zb-h1", 1), ("zb-h2", 1), ("zb-v", 2))
+]
+
+
+@pytest.mark.parametrize("p", range(2, 9))
+def test_zero_bubble_schedules_have_the_papers_bubbles_and_memory(p: int) -> None:
+    for schedule, _, m, v in (case for case in SPLIT if case[1] == p):
+        job = job_of(schedule, p, m, v)
+        program = compile_job(job)
+        walk, known = dry_run(program), bubble_formula(job)
+        assert not walk.stuck and (known is None or walk.bubble() == known), (schedule, p, m)
+        assert known is not None or m < 2 * p - 1
+        if schedule == "zb-h1":
+            assert list(in_flight(program, until="input")) == [min(m, p - r) for r in range(p)]
+            assert (known is None) == (m < p)
+        elif m >= 2 * p - 1:
+            assert walk.span_bubble() == 0
+        assert list(in_flight(program)) == [in_flight_formula(job, r) for r in range(p)]
+
+
+@pytest.mark.parametrize(("schedule", "p", "m", "v"), [c for c in SPLIT if c[1:3] in ((2, 1), (3, 2), (4, 8), (5, 3))])
+def test_zero_bubble_programs_pass_their_checks(schedule: Schedule, p: int, m: int, v: int) -> None:
+    job = job_of(schedule, p, m, v)
+    check(job)
+    check_program(compile_job(job), job)
+
+
 def test_three_stages_four_microbatches_slot_by_slot() -> None:
     # Drawn by hand: F takes one slot, B two.
     spans = dry_run(compile_job(job_of("1f1b", 3, 4, 1))).spans
@@ -67,21 +103,40 @@ def test_three_stages_four_microbatches_slot_by_slot() -> None:
     assert " ".join(stage_work[2]) == "F0 B0 F1 B1 F2 B2 F3 B3"
 
 
-def test_schedules_agree_with_torch_pipelining_on_the_order_of_each_rank() -> None:
+def torch_schedule(name: str, p: int, m: int, stages: list[int], rank: int = 0) -> Any:
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
-    ours = compile_job(job_of("interleaved", 4, 8, 2)).lanes
-    theirs = schedules.ScheduleInterleaved1F1B
 
     class Stage:
         """What the schedule's constructor looks at."""
 
         def __init__(self, index: int) -> None:
-            self.stage_index, self.num_stages, self.group_size, self.group_rank = index, 8, 4, 0
+            self.stage_index, self.num_stages, self.group_size, self.group_rank = index, p * len(stages), p, rank
             self.is_first = self.is_last = False
-            self.group, self.has_backward = None, True
-            self.stage_index_to_group_rank = {i: i % 4 for i in range(8)}
+            self.group, self.has_backward, self.submod = None, True, torch.nn.Module()
+            self.stage_index_to_group_rank = {i: i % p for i in range(p * len(stages))}
 
-    schedule = theirs([Stage(0), Stage(4)], 8, loss_fn=lambda a, b: a)
+    return getattr(schedules, name)([Stage(s) for s in stages], m, loss_fn=lambda a, b: a)
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 8])
+@pytest.mark.parametrize("m", [1, 2, 4, 5, 8, 16])
+def test_zero_bubble_schedules_agree_with_torch_pipelining_action_for_action(p: int, m: int) -> None:
+    def theirs(name: str, rank: int, stages: list[int]) -> list[tuple[int, str, int]]:
+        order = torch_schedule(name, p, m, stages, rank).pipeline_order[rank]
+        return [(a.stage_index, a.computation_type.name, a.microbatch_index) for a in order if a is not None]
+
+    def ours(lanes: Lanes, rank: int) -> list[tuple[int | None, str, int | None]]:
+        return [(a.stage, a.kind.name, a.microbatch) for a in lanes[rank]]
+
+    for r in range(p):
+        assert ours(zb_v(p, m, 2), r) == theirs("ScheduleZBVZeroBubble", r, [r, 2 * p - 1 - r])
+        if m >= p and m % (m // p) == 0:
+            assert ours(zb_h1(p, m, 1), r) == theirs("ScheduleInterleavedZeroBubble", r, [r])
+
+
+def test_schedules_agree_with_torch_pipelining_on_the_order_of_each_rank() -> None:
+    ours = compile_job(job_of("interleaved", 4, 8, 2)).lanes
+    schedule = torch_schedule("ScheduleInterleaved1F1B", 4, 8, [0, 4])
     for z in range(4):
         mine = [
             (a.stage, a.kind.value[0].upper(), a.microbatch)

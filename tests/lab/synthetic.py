@@ -239,7 +239,7 @@ class Synthesis:
             clock = made.rows[seq].end_ns
 
 
-RECEIVE_FOR = {Kind.FORWARD: Kind.RECV_ACT, Kind.BACKWARD: Kind.RECV_GRAD}
+RECEIVE_FOR = {Kind.FORWARD: Kind.RECV_ACT, Kind.BACKWARD: Kind.RECV_GRAD, Kind.BACKWARD_INPUT: Kind.RECV_GRAD}
 
 
 def _labels(a: Action) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def memory_rows(job: Job, ops: list[Op]) -> Iterator[MemoryRow]:
             yield MemoryRow(-1, rank, 4_000_000_000, category, nbytes)
         changes = []
         for row in mine:
-            if row.kind in ("forward", "backward"):
+            if row.kind in ("forward", "backward", "backward_weight"):
                 sign = 1 if row.kind == "forward" else -1
                 changes.append((row.end_ns, row.step, "activations", sign * 4_000))
             if row.kind == "reduce":

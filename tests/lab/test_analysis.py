@@ -29,6 +29,8 @@ SCHEDULES: list[dict[str, Any]] = [
     {"pp": 2, "schedule": "interleaved", "chunks": 2, "microbatches": 4},
     {"pp": 4, "schedule": "interleaved", "chunks": 2, "microbatches": 4, "layers": 8},
     {"pp": 4, "schedule": "naive", "microbatches": 2},
+    {"pp": 4, "schedule": "zb-h1", "microbatches": 8},
+    {"pp": 2, "schedule": "zb-v", "chunks": 2, "microbatches": 4},
     {"pp": 1, "dp": 2, "zero": 2},
 ]
 
@@ -107,13 +109,15 @@ def test_measured_bubble_of_uniform_stages_is_the_dry_runs_fraction_and_the_form
 
 def test_bubble_formulas_are_those_of_the_papers() -> None:
     def formula(**options: Any) -> Fraction:
-        return Fraction(analysis.bubble_formula(Job.from_options(**options))).limit_denominator(1000)
+        return Fraction(analysis.bubble_formula(Job.from_options(**options)) or 0).limit_denominator(1000)
 
     assert formula(pp=4, microbatches=8, schedule="gpipe") == Fraction(3, 11)
     assert formula(pp=4, microbatches=8, schedule="1f1b") == Fraction(3, 11)
     assert formula(pp=4, microbatches=8, chunks=2, schedule="interleaved") == Fraction(3, 19)
     assert formula(pp=4, microbatches=8, schedule="naive") == Fraction(3, 4)
+    assert formula(pp=4, microbatches=8, schedule="zb-h1") == Fraction(3, 27)
     assert formula(pp=1, microbatches=8) == 0
+    assert analysis.bubble_formula(Job.from_options(pp=4, microbatches=3, schedule="zb-h1")) is None
 
 
 def test_waits_gaps_and_what_the_optimizer_step_waits_for_are_idle() -> None:

@@ -39,7 +39,7 @@ REFUSALS = [
     ("run --zero 4", "zero=4 is not a ZeRO stage: use 0, 1, 2 or 3."),
     ("run --dp two", "dp='two'"),
     ("run --lr nan", "lr=nan is not a positive number"),
-    ("run --schedule 1f1", "naive, gpipe, 1f1b or interleaved."),
+    ("run --schedule 1f1", "naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zb-v."),
     ("run --dpp 2", "has no option --dpp: did you mean --dp?"),
     ("run --sequence_parallel", "did you mean --sequence-parallel?"),
     ("run --xyzzy", "see `lab run --help`."),
@@ -54,6 +54,8 @@ REFUSALS = [
     ("run --hidden 1048576 --vocab 1048576", "this job needs about"),
     ("run --dp 128 --tp 4 --batch 512", "512 processes are too many for one machine"),
     ("run --program none.txt", "the program file none.txt cannot be read: No such file or directory."),
+    ("run --schedule-file none.txt", "the schedule file none.txt cannot be read: No such file or directory."),
+    ("run --program a --schedule-file b", "both say what to run: leave one of the two out."),
     ("program --rank 1", "rank=1 is not in this job: use 0 to 0."),
     ("program --rank x", "rank=x is not in this job"),
     ("program --rank 0 --grid", "--rank shows one rank and --grid all of them: leave one of the two out."),
@@ -245,6 +247,21 @@ def test_a_program_file_is_run_in_place_of_the_compiled_one(
     Path("mine.txt").write_text(text.replace("  forward block1 mb0 stage0\n", ""))
     assert main(["run", "--pp", "2", "--program", "mine.txt"]) == 2
     assert "forward block1 mb0" in capsys.readouterr().err
+
+
+def test_a_schedule_file_is_run_in_place_of_the_plans_schedule(
+    pretended: PretendedLaunch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.txt").write_text("F0 F1 B0 B1\nF0 B0 F1 B1  # the last rank\n")
+    options = ["run", "--pp", "2", "--microbatches", "2", "--schedule-file", "mine.txt"]
+    assert main([*options, "--json"]) == 0
+    run = json.loads(capsys.readouterr().out)["run"]
+    made = Program.parse((Path("runs") / run / "program.txt").read_text())
+    assert made == compile_job(Job.from_options(pp=2, microbatches=2))
+    Path("mine.txt").write_text("F0 F1 B0\nF0 B0 F1 B1\n")
+    assert main(options) == 2
+    said = capsys.readouterr().err
+    assert "the schedule file mine.txt cannot be run: pipeline 0" in said and "<-- here" in said
 
 
 def test_runs_lists_newest_first_with_corrupt_ones_and_their_reason(

@@ -273,6 +273,18 @@ def test_of_a_program_written_by_hand_no_formula_is_known_and_its_own_memory_is_
     assert newest().timeline().layout.title.text.endswith("; no formula is known for this program")
 
 
+def test_a_schedule_may_be_text_or_a_function(pretended: PretendedLaunch) -> None:
+    plan: dict[str, Any] = {"pp": 2, "microbatches": 2}
+    text = "F0 F1 B0 B1\nF0 F1 B0 B1"
+    as_text, as_function = lab.run(**plan, schedule=text), lab.run(**plan, schedule=lambda p, m, v: text)
+    gpipe = compile_job(Job.from_options(**plan, schedule="gpipe"))
+    assert as_text.program == as_function.program == gpipe
+    with pytest.raises(ProgramError, match="missing"):
+        lab.run(**plan, schedule="F0 F1 B0\nF0 F1 B0 B1")
+    with pytest.raises(ValueError, match="leave one of the two out"):
+        lab.run(**plan, schedule=text, program=gpipe)
+
+
 def test_a_run_that_ends_early_with_many_rows_leaves_them_and_stays_readable(
     pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,22 @@ def test_the_timelines_bars_add_up_to_the_time_each_kind_took() -> None:
     assert sum(named(fig, "idle").x) / (4 * 33) == pytest.approx(3 / 11)
 
 
+def test_under_zb_v_first_and_last_stage_share_a_rank() -> None:
+    job = Job.from_options(pp=2, schedule="zb-v", chunks=2, partition=(1, 1, 1, 1))
+    assert [holds(job, z) for z in (0, 1)] == ["embedding, blocks 0, 3, head", "blocks 1–2"]
+
+
+def test_weight_gradients_are_drawn_apart_from_the_backward_they_are_split_from() -> None:
+    job = Job.from_options(pp=2, microbatches=4, layers=2, schedule="zb-h1")
+    fig = timeline_figure(synthetic(job), job, step=1)
+    # 2 stages × 4 micro-batches × 1 ms of each part, of one block each
+    assert sum(named(fig, "backward").x) == sum(named(fig, "weight gradients").x) == pytest.approx(8)
+    assert named(fig, "backward").marker.color != named(fig, "weight gradients").marker.color
+    few = Job.from_options(pp=2, microbatches=1, layers=2, schedule="zb-h1")
+    title = timeline_figure(synthetic(few), few, step=1).layout.title.text
+    assert title.endswith("no formula is known for this program")
+
+
 def test_the_timelines_title_gives_bubble_definition_and_formula() -> None:
     title = timeline_figure(synthetic(PIPELINE), PIPELINE, step=1).layout.title.text
     assert title == ("Bubble 27 % = idle ÷ total on the compute streams of step 1; 1F1B formula 27 %")

@@ -42,14 +42,14 @@ def contrast(one: str, two: str) -> float:
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("kind", BLINDNESS)
 def test_any_two_colours_can_be_told_apart_with_every_kind_of_sight(theme: str, kind: str) -> None:
-    seen = [cielab(np.clip(np.array(BLINDNESS[kind]) @ linear(c), 0, 1)) for c in PALETTES[theme].seven]
+    seen = [cielab(np.clip(np.array(BLINDNESS[kind]) @ linear(c), 0, 1)) for c in PALETTES[theme].every]
     assert min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2)) > 20
 
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_every_colour_stands_out_from_the_page(theme: str) -> None:
     p = PALETTES[theme]
-    assert min(contrast(c, p.paper) for c in p.seven) >= 3
+    assert min(contrast(c, p.paper) for c in p.every) >= 3
     assert contrast(p.ink, p.paper) >= 7 and contrast(p.faint, p.paper) >= 4.5
 
 
