@@ -99,6 +99,7 @@ def _layer(hidden: int, seq: int, batch: int) -> tuple[Event, Callable[[], objec
     event = {
         "kind": "layer", "flops": cost.flops, "matmuls": cost.matmuls, "matmul_bytes": cost.matmul_bytes,
         "touched_bytes": cost.touched_bytes, "operators": cost.operators,
+        "batched_flops": cost.batched_flops, "batched_bytes": cost.batched_bytes,
     }  # fmt: skip
     return event, step
 

@@ -72,9 +72,8 @@ def _fit_layers(device: Device, layers: Sequence[Event]) -> Device:
     """The device with operator_s, memory_fraction and, if layers pass even faster, memory_bandwidth set."""
     column = {key: np.array([e[key] for e in layers], dtype=np.float64) for key in layers[0] if key != "kind"}
     other = column["touched_bytes"] - column["matmul_bytes"]
-    products = compute_seconds(
-        device, "fp32", column["flops"], column["matmuls"], column["matmul_bytes"], column["matmul_bytes"], 0
-    )
+    dense, batched = column["matmul_bytes"], (column["batched_flops"], column["batched_bytes"])
+    products = compute_seconds(device, "fp32", column["flops"], column["matmuls"], dense, dense, 0, *batched)
     rest = column["seconds"] - products
     operator_s, pace = nonnegative_fit([column["operators"], other], rest, column["seconds"])
     bandwidth = max(device.memory_bandwidth, 1 / pace) if pace else device.memory_bandwidth

@@ -137,5 +137,6 @@ def _piece(row: Row, axis: str) -> Piece:
         stream=row.stream, kind=row.kind, name=row.name if child else "", op=row.op, axis=axis, group=row.group,
         flops=row.cost.flops, touched_bytes=row.cost.touched_bytes, matmuls=row.cost.matmuls,
         matmul_bytes=row.cost.matmul_bytes, operators=row.cost.operators, before_flops=row.before_flops,
+        batched_flops=row.cost.batched_flops, batched_bytes=row.cost.batched_bytes,
         logical_bytes=row.logical_bytes, wire_bytes=row.wire_bytes,
     )  # fmt: skip

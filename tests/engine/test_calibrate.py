@@ -57,6 +57,7 @@ def test_a_device_is_found_again_from_the_times_it_would_cause() -> None:
     events.append({"kind": "stream", "bytes": 10**8, "seconds": 10**8 / 2e10})
     for flops, dense, touched, operators in [(10**6, 10**5, 2 * 10**5, 40), (10**9, 10**7, 4 * 10**7, 50)]:
         layer = {"flops": flops, "matmuls": 18, "matmul_bytes": dense, "touched_bytes": touched, "operators": operators}
+        layer |= {"batched_flops": flops // 10, "batched_bytes": dense // 2}
         seconds = float(compute_seconds(device, "fp32", *([value] for value in layer.values()))[0])
         events.append({"kind": "layer", **layer, "seconds": seconds})
     found = fit_device(events, "core", 10**9)
