@@ -165,6 +165,7 @@ DTYPES = {2: torch.bfloat16, 4: torch.float32}
 
 def _add_into(wider: Tensor, param: Tensor) -> None:
     """Adds a parameter's 16-bit gradient to its place in the fp32 buffer: Megatron-LM's main gradients."""
+    assert param.grad is not None
     wider.add_(param.grad)
     param.grad = None
 
