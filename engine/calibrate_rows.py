@@ -16,6 +16,7 @@ import torch
 
 from engine.comm import Comm, Group
 from engine.compile import compile_job
+from engine.durations import COSTS
 from engine.fitting import Event
 from engine.initial import seeded
 from engine.job import Job
@@ -27,7 +28,6 @@ from engine.runtime import Runtime
 
 SHAPES = ((16, 8, 1), (32, 32, 2), (64, 64, 2), (64, 64, 4), (128, 128, 2), (256, 128, 2), (512, 64, 2))
 SEVERAL: dict[str, Any] = {"microbatches": 2, "layers": 2}  # rows of one kind follow each other, as they do in a run
-COSTS = ("flops", "matmuls", "matmul_bytes", "touched_bytes", "operators")
 FEWEST = 4  # steps of which a quartile is taken
 
 Cost = tuple[int, ...]

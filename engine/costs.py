@@ -17,7 +17,8 @@ class Cost:
     """What a computation costs.
 
     touched_bytes: operands read plus results written, views excluded; matmul_bytes: those of matrix products.
-    matmuls: matrix products, the operators that have a FLOP formula. operators: all that compute or move anything.
+    matmuls: matrix products, the operators that have a FLOP formula; batched_flops, batched_bytes: of those products,
+    attention's, which multiply many small matrices. operators: all that compute or move anything.
     marks: FLOPs done when each child collective began.
     """
 
@@ -25,8 +26,15 @@ class Cost:
     touched_bytes: int = 0
     matmuls: int = 0
     matmul_bytes: int = 0
+    batched_flops: int = 0
+    batched_bytes: int = 0
     operators: int = 0
     marks: list[int] = field(default_factory=list)
+
+
+_FREE = {torch.ops.aten._unsafe_view, torch.ops.aten.empty_like, torch.ops.aten.new_empty}
+"""Operators that are no views by name and yet move nothing."""
+_BATCHED = {torch.ops.aten.bmm, torch.ops.aten.baddbmm}
 
 
 class _Counter(TorchDispatchMode):
@@ -41,7 +49,7 @@ class _Counter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if func.namespace != "c10d" and not func.is_view:
+        if func.namespace != "c10d" and not func.is_view and func._overloadpacket not in _FREE:
             self._count(func._overloadpacket, args, kwargs or {}, out)
         return out
 
@@ -50,9 +58,13 @@ class _Counter(TorchDispatchMode):
         cost.operators += 1
         cost.touched_bytes += nbytes
         if packet in flop_registry:
-            cost.flops += int(flop_registry[packet](*args, **kwargs, out_val=out))
+            flops = int(flop_registry[packet](*args, **kwargs, out_val=out))
+            cost.flops += flops
             cost.matmuls += 1
             cost.matmul_bytes += nbytes
+            if packet in _BATCHED:
+                cost.batched_flops += flops
+                cost.batched_bytes += nbytes
 
 
 def _nbytes(value: Any) -> int:

@@ -13,7 +13,7 @@ from engine.compute_cost import compute_seconds
 from engine.rows import StepRows
 from engine.timing import Seconds
 
-COSTS = ("flops", "matmuls", "matmul_bytes", "touched_bytes", "operators")
+COSTS = ("flops", "matmuls", "matmul_bytes", "touched_bytes", "operators", "batched_flops", "batched_bytes")
 
 
 def costs_on(cluster: Cluster, world_size: int, precision: str = "fp32") -> Callable[[StepRows], Seconds]:

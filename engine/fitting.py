@@ -77,9 +77,8 @@ def _fit_rows(device: Device, rows: Sequence[Event], between: float) -> Device:
     """
     column = {key: np.array([e[key] for e in rows], dtype=np.float64) for key in rows[0] if key != "kind"}
     other = column["touched_bytes"] - column["matmul_bytes"]
-    products = compute_seconds(
-        device, "fp32", column["flops"], column["matmuls"], column["matmul_bytes"], column["matmul_bytes"], 0
-    )
+    dense, batched = column["matmul_bytes"], (column["batched_flops"], column["batched_bytes"])
+    products = compute_seconds(device, "fp32", column["flops"], column["matmuls"], dense, dense, 0, *batched)
     rest = column["seconds"] - products
     columns = [column["operators"], np.ones(len(rows)), other]
     operator_s, row_s, pace = nonnegative_fit(columns, rest, column["seconds"])

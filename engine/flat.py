@@ -13,6 +13,8 @@ that is not there keeps its views and gives up only its memory, as in torch's FS
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -27,7 +29,7 @@ from engine.optimizer import Adam, squared_norm
 class FlatBucket:
     """One bucket on one rank.
 
-    params: the parameters as layers use them, by full name, with `.grad` set to a view of the gradient buffer.
+    params: the parameters as layers use them, by full name; their gradients arrive in views of the gradient buffer.
     whole, whole_grad: the flat buffers [bucket.padded]. shard: the slice of parameters this rank updates; grad: its
     reduced gradient; master: the fp32 values that Adam updates, `shard` itself unless that has 16 bits; all
     [bucket.shard].
@@ -59,8 +61,11 @@ class FlatBucket:
             shape, size = param.local_shape(self.job.plan.tp), param.local_size(self.job.plan.tp)
             # .data gives a leaf with a version of its own: gathering the same values again is no change to autograd
             view = self.whole[start : start + size].view(shape).data.requires_grad_()
-            view.grad_dtype = self.whole_grad.dtype
-            view.grad = self.whole_grad[start : start + size].view(shape)
+            grad = self.whole_grad[start : start + size].view(shape)
+            if grad.dtype == view.dtype:
+                view.grad = grad
+            else:
+                view.register_post_accumulate_grad_hook(partial(_add_into, grad))
             views[param.name], start = view, start + size
         return views
 
@@ -156,6 +161,13 @@ class FlatBucket:
 
 DTYPES = {2: torch.bfloat16, 4: torch.float32}
 """By bytes of an element."""
+
+
+def _add_into(wider: Tensor, param: Tensor) -> None:
+    """Adds a parameter's 16-bit gradient to its place in the fp32 buffer: Megatron-LM's main gradients."""
+    assert param.grad is not None
+    wider.add_(param.grad)
+    param.grad = None
 
 
 def _free(flat: Tensor) -> None:

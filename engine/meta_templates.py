@@ -67,7 +67,15 @@ def _empty(param: Param) -> Tensor:
 
 def unit_templates(job: Job, backend: str, split: bool = False) -> Templates:
     """(action kind, unit kind) → template of every computation of the job's units. split: backwards in two parts."""
-    return _unit_templates(_one_of_each(job), backend, split)
+    return _executed(_one_of_each(job), backend, split)[0]
+
+
+def saved_bytes(job: Job) -> dict[str, int]:
+    """Unit kind → bytes that autograd keeps of one of it for the backward of a micro-batch.
+
+    Found by executing the units: an answer independent of `engine.formulas.activation_bytes`.
+    """
+    return dict(_executed(_one_of_each(job), "gloo", False)[1])
 
 
 def _one_of_each(job: Job) -> Job:
@@ -81,18 +89,20 @@ def _one_of_each(job: Job) -> Job:
 
 
 @lru_cache(maxsize=512)
-def _unit_templates(job: Job, backend: str, split: bool) -> Templates:
+def _executed(job: Job, backend: str, split: bool) -> tuple[Templates, dict[str, int]]:
+    """The templates of the job's units, and the bytes they save."""
     comm = SilentComm(0, _groups(job, 0), backend)
     program = compile_lanes(job, (zb_h1 if split else gpipe)(1, 1, 1))
     runtime = Runtime(job, program, 0, comm, META, Ledger(0), _empty)
     shape = (job.model.seq + 1, job.microbatch_size)
     runtime.run_step([torch.zeros(shape, dtype=torch.int64, device=META)], 0, lambda action: None)
     rows = comm.recorder.rows
-    return {
+    templates = {
         (row.kind, unit_kind(row.unit)): _template(row, rows, comm.axes)
         for row in rows
         if row.stream == "compute" and row.kind not in ("wait", Kind.STEP.value)
     }
+    return templates, runtime.saved_bytes
 
 
 def step_template(job: Job, lane: int, backend: str) -> Template:
@@ -137,5 +147,6 @@ def _piece(row: Row, axis: str) -> Piece:
         stream=row.stream, kind=row.kind, name=row.name if child else "", op=row.op, axis=axis, group=row.group,
         flops=row.cost.flops, touched_bytes=row.cost.touched_bytes, matmuls=row.cost.matmuls,
         matmul_bytes=row.cost.matmul_bytes, operators=row.cost.operators, before_flops=row.before_flops,
+        batched_flops=row.cost.batched_flops, batched_bytes=row.cost.batched_bytes,
         logical_bytes=row.logical_bytes, wire_bytes=row.wire_bytes,
     )  # fmt: skip

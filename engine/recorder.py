@@ -44,6 +44,7 @@ class Row:
             cpu_ns=self.cpu_ns, flops=self.cost.flops, touched_bytes=self.cost.touched_bytes,
             before_flops=self.before_flops, logical_bytes=self.logical_bytes, wire_bytes=self.wire_bytes, ref=self.ref,
             matmuls=self.cost.matmuls, matmul_bytes=self.cost.matmul_bytes, operators=self.cost.operators,
+            batched_flops=self.cost.batched_flops, batched_bytes=self.cost.batched_bytes,
         )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ class Op(NamedTuple):
     cpu_ns: processor time of the rank's main thread in between, so that waiting for a core can be told from working.
     flops, touched_bytes: of the operators executed, children excluded. before_flops: for a child, how many FLOPs of its
     parent came before it. matmuls, matmul_bytes, operators: how many of the operators are matrix products, the bytes
-    those touch, and how many operators there are in all.
+    those touch, and how many operators there are in all. batched_flops, batched_bytes: of those products, attention's.
     logical_bytes: what the algorithm moves per rank; wire_bytes: what the backend moves.
     ref: for a wait, seq of the operation waited for.
     """
@@ -64,6 +64,8 @@ class Op(NamedTuple):
     matmuls: int = 0
     matmul_bytes: int = 0
     operators: int = 0
+    batched_flops: int = 0
+    batched_bytes: int = 0
 
 
 class MemoryRow(NamedTuple):

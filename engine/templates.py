@@ -31,6 +31,8 @@ class Piece:
     matmuls: int = 0
     matmul_bytes: int = 0
     operators: int = 0
+    batched_flops: int = 0
+    batched_bytes: int = 0
     before_flops: int = 0
     logical_bytes: int = 0
     wire_bytes: int = 0

@@ -59,6 +59,7 @@ def test_a_device_is_found_again_from_the_times_it_would_cause() -> None:
     sorts = [(10**6, 10**5, 2 * 10**5, 40), (10**9, 10**7, 4 * 10**7, 50), (10**5, 10**4, 10**5, 2)]
     for flops, dense, touched, operators in sorts:
         row = {"flops": flops, "matmuls": 18, "matmul_bytes": dense, "touched_bytes": touched, "operators": operators}
+        row |= {"batched_flops": flops // 10, "batched_bytes": dense // 2}
         seconds = float(compute_seconds(device, "fp32", *([value] for value in row.values()))[0])
         events.append({"kind": "row", **row, "seconds": seconds + 5e-5})
     found = fit_device(events, "core", 10**9)

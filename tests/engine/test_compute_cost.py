@@ -17,6 +17,12 @@ def test_large_products_take_their_flops_and_thin_ones_their_bytes() -> None:
     assert seconds == pytest.approx([1e9 / 0.75e12, 0.1])
 
 
+def test_attention_s_products_are_bound_by_memory_even_beside_products_that_are_not() -> None:
+    # 9e8 FLOPs at 0.75e12 FLOP/s, and 1e8 FLOPs that touch 1e9 bytes, which take 1e9 / 1e11 s
+    seconds = compute_seconds(DEVICE, "fp32", [10**9], [10], [10**9 + 10**6], [10**9 + 10**6], [0], [10**8], [10**9])
+    assert seconds == pytest.approx([9e8 / 0.75e12 + 1e-2])
+
+
 def test_other_operators_pass_their_bytes_at_their_share_of_the_bandwidth() -> None:
     assert compute_seconds(DEVICE, "fp32", [0], [0], [0], [10**9], [0]) == pytest.approx([1e9 / 0.5e11])
 

@@ -1,0 +1,1 @@
+"""Published tables as data, each module named for its paper, and what the lab says about the same plans."""
