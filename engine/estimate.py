@@ -14,11 +14,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cluster import Cluster
+from engine.cluster import Cluster, Device
 from engine.compute_cost import compute_seconds
 from engine.data_time import Exposed, Passes, exposed
 from engine.group_times import MeshTimes, Places
-from engine.job import Job
+from engine.job import Job, Recompute
 from engine.lane_kinds import UNITS, LaneKind, held, lane_kinds
 from engine.mesh import Mesh
 from engine.models.params import unit_size
@@ -83,7 +83,9 @@ class Estimator:
             batch = self.job.training.batch // shape.dp // many.microbatches
             message = self.unit_sizes(shape.tp).message[many.sequence] * batch
             hop = np.stack([one(message) for one in times.hops])
-        return Lanes(forward[which], backward[which], hop, many.microbatches, shape.chunks, self.job.plan.overlap)
+        return Lanes(
+            forward[which], backward[which], hop, many.microbatches.astype(float), shape.chunks, self.job.plan.overlap
+        )
 
     def _added_up(
         self, shape: Shape, many: Variants, lanes: Lanes, busy: Floats, waits: list[Floats],
@@ -162,7 +164,7 @@ class Estimator:
         return self._meshes[key]
 
     @cached_property
-    def devices(self) -> list[object]:
+    def devices(self) -> list[Device]:
         found = [self.cluster.device_of(rank, self.places.world) for rank in range(self.places.world)]
         return list({id(device): device for device in found}.values())
 
@@ -173,10 +175,10 @@ class Estimator:
     def _compute(self, columns: Floats) -> Floats:
         precision = self.job.training.precision
         each = [compute_seconds(device, precision, *columns) for device in self.devices]
-        return np.maximum.reduce(each) / self.speed
+        return np.asarray(np.maximum.reduce(each) / self.speed)
 
     def _units(self, tp: int, times: MeshTimes) -> Floats:
-        """[3 units, F B R, computing or tensor collectives, 2 sequence parallel, 3 recompute, sizes of a micro-batch]."""
+        """[3 units, F B R, computing or tensor collectives, 2 sequence parallel, 3 recompute, micro-batch sizes]."""
         key = (tp, tuple(id(cost) for cost in times.costs("tp")))
         if key not in self._tables:
             self._tables[key] = self._unit_table(tp, times)
@@ -196,8 +198,8 @@ class Estimator:
                     table[u, :, :, int(scatter), RECOMPUTES.index(recompute)] = found
         return table
 
-    def _passes(self, unit: str, tp: int, scatter: bool, recompute: str, times: MeshTimes) -> Floats:
-        """[F B R, computing or tensor collectives, sizes]. What a backward costs more than without recomputation is R."""
+    def _passes(self, unit: str, tp: int, scatter: bool, recompute: Recompute, times: MeshTimes) -> Floats:
+        """[F B R, computing or tensor collectives, sizes]. R: what a backward costs more than without recomputation."""
         forward = self._pass("forward", unit, tp, scatter, "none", times)
         backward = self._pass("backward", unit, tp, scatter, "none", times)
         again = np.zeros_like(forward)
@@ -208,7 +210,7 @@ class Estimator:
             forward = self._pass("forward", unit, tp, scatter, "selective", times)
         return np.stack([forward, backward, again])
 
-    def _pass(self, kind: str, unit: str, tp: int, scatter: bool, recompute: str, times: MeshTimes) -> Floats:
+    def _pass(self, kind: str, unit: str, tp: int, scatter: bool, recompute: Recompute, times: MeshTimes) -> Floats:
         compute = self._compute(self.units.columns(kind, unit, tp, scatter, recompute, self.sizes_of_batch))
         tensor = np.zeros_like(compute)
         for op, nbytes in self.units.inside(kind, unit, tp, scatter, recompute):

@@ -1,4 +1,4 @@
-"""What communication costs on the mesh of a plan: each axis at its slowest group, each pipeline hop at its slowest pair."""
+"""What communication costs on the mesh of a plan: by axis its slowest group, by pipeline hop its slowest pair."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MeshTimes:
         """Of the slowest group of an axis."""
         if self._size(axis) == 1:
             return np.zeros(np.shape(nbytes))
-        return np.maximum.reduce([cost.seconds(op, nbytes) for cost in self.costs(axis)])
+        return np.asarray(np.maximum.reduce([cost.seconds(op, nbytes) for cost in self.costs(axis)]))
 
     @cached_property
     def hops(self) -> list[Callable[[ArrayLike], Floats]]:

@@ -1,8 +1,8 @@
 """What the units of a model cost under every tensor degree and micro-batch size, from a few executions.
 
-Costs are sums over operators of shapes, so FLOPs, bytes and operator counts are linear in the sequences of a micro-batch
-b (from 2 on: with one sequence some copies become views) and affine in 1/t. Executions on meta tensors at b = 1, 2, 4
-and at the least and greatest t give all others exactly.
+Costs are sums over operators of shapes, so FLOPs, bytes and operator counts are linear in the sequences of a
+micro-batch b (from 2 on: with one sequence some copies become views) and affine in 1/t. Executions on meta tensors at
+b = 1, 2, 4 and at the least and greatest t give all others exactly.
 """
 
 from __future__ import annotations
@@ -111,4 +111,4 @@ def step_costs(job: Job, zero: int, backend: str) -> StepCosts:
     table = np.array(rows, np.float64)
     per = np.linalg.lstsq(table[:, :3], np.array(touched, np.float64), rcond=None)[0]
     each = np.linalg.lstsq(table[:, [3, 2]], np.array(operators, np.float64), rcond=None)[0]
-    return StepCosts(per, each)
+    return StepCosts(np.asarray(per, np.float64), np.asarray(each, np.float64))
