@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.formulas import activation_bytes, in_flight_formula, kept_bytes, message_bytes
-from engine.job import Job
+from engine.job import Job, Plan, Schedule
 from engine.lane_kinds import LaneKind, held, in_use, lane_kinds
 from engine.plans import RECOMPUTES, Shape, Space, Variants
 
@@ -111,7 +112,7 @@ def _activations(shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, job:
         peak = np.zeros(len(many), np.int64)
         for rounds in np.unique(np.minimum(many.microbatches // shape.pp, 2)):
             mine = np.minimum(many.microbatches // shape.pp, 2) == rounds
-            peak[mine] = (_in_flight(shape, kind, int(rounds)) @ kept[:, mine]).max(axis=0)
+            peak[mine] = (_in_flight(shape.pp, shape.chunks, kind, int(rounds)) @ kept[:, mine]).max(axis=0)
     else:
         at_once = _micro_batches(job, shape, kind.lanes[0], many.microbatches)
         peak = at_once * (kind.counts @ kept)
@@ -122,18 +123,23 @@ def _activations(shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, job:
 
 def _micro_batches(job: Job, shape: Shape, lane: int, microbatches: Numbers) -> Numbers:
     """`in_flight_formula` of each number of micro-batches."""
-    plan = dataclasses.replace(job.plan, pp=shape.pp, schedule=shape.schedule, chunks=shape.chunks)
     values, inverse = np.unique(microbatches, return_inverse=True)
-    asked = (dataclasses.replace(job, plan=dataclasses.replace(plan, microbatches=int(m))) for m in values)
-    return np.array([in_flight_formula(one, lane) for one in asked], np.int64)[inverse]
+    held_at_once = [_at_once(shape.schedule, shape.pp, shape.chunks, m, lane) for m in values.tolist()]
+    return np.array(held_at_once, np.int64)[inverse]
 
 
-def _in_flight(shape: Shape, kind: LaneKind, rounds: int) -> Numbers:
+@lru_cache(maxsize=65536)
+def _at_once(schedule: Schedule, pp: int, chunks: int, microbatches: int, lane: int) -> int:
+    return in_flight_formula(Job(plan=Plan(schedule=schedule, pp=pp, chunks=chunks, microbatches=microbatches)), lane)
+
+
+@lru_cache(maxsize=4096)
+def _in_flight(p: int, v: int, kind: LaneKind, rounds: int) -> Numbers:
     """Interleaved: embeddings, blocks and heads in flight whenever a forward has just been added, [moments, 3].
 
     Two rounds of p micro-batches show all there is; more repeat them.
     """
-    p, v, z = shape.pp, shape.chunks, kind.lanes[0]
+    z = kind.lanes[0]
     chunk = np.arange(rounds * v * p) // p % v
     held_by = np.zeros((v, 3), np.int64)
     held_by[:, 1] = kind.blocks

@@ -118,6 +118,6 @@ class _Lost:
     def dropped(self) -> tuple[Dropped, ...]:
         found = []
         for category, count in sorted(self.counts.items()):
-            over, *which = self.least[category]
-            found.append(Dropped(CATEGORIES[category], count, job_of(self.estimator.space, *which), over))
+            over, shape, many, i = self.least[category]
+            found.append(Dropped(CATEGORIES[category], count, job_of(self.estimator.space, shape, many, i), over))
         return tuple(found)

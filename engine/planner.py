@@ -21,7 +21,7 @@ from engine.formulas import model_flops
 from engine.job import Job
 from engine.plan_memory import CATEGORIES
 from engine.plan_table import Dropped, Legal, PlanTable, fitting
-from engine.planner_rules import check_gpus, reserve_of, why_empty, why_unfit
+from engine.planner_rules import check_gpus, check_model, reserve_of, why_empty, why_unfit
 from engine.plans import Space, shapes, variants
 from engine.presets import Preset, preset
 from engine.simulate import simulate
@@ -100,6 +100,7 @@ def search(
 
     space = Space.of(_job(preset_or_job), fixed or {})
     check_gpus(cluster, gpus)
+    check_model(space)
     ranks, legal = most_ranks(space, gpus)
     limit = reserve_of(cluster, ranks, reserve_bytes)
     estimator = Estimator(space, cluster, ranks, sorted({shape.tp for shape, _ in legal}))

@@ -29,6 +29,16 @@ def check_gpus(cluster: Cluster, gpus: int) -> None:
         raise JobRefused(f"gpus={gpus} is more than the {cluster.devices} of cluster {cluster.name}: use fewer.")
 
 
+def check_model(space: Space) -> None:
+    """Raises `JobRefused` for a model, training or ZeRO stage that no plan can save."""
+    plan = dataclasses.replace(
+        space.job.plan,
+        partition=None,
+        **{name: getattr(Plan(microbatches=1), name) for name in KNOBS if name != "zero"},
+    )
+    check(dataclasses.replace(space.job, plan=plan))
+
+
 def reserve_of(cluster: Cluster, ranks: int, reserve_bytes: int | None) -> int:
     """Bytes that a plan may hold on each device. Raises `JobRefused` for a reserve that leaves nothing."""
     whole = min(cluster.device_of(rank, ranks).memory_bytes for rank in range(ranks))

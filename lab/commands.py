@@ -177,10 +177,10 @@ def program(args: Namespace) -> int:
 def plan(args: Namespace) -> int:
     from lab.planning import as_json, plan, print_search
 
-    top, refine = whole_number(args.top, "top"), whole_number(args.refine, "refine")
+    top, refine = whole_number(args.top, "top", 1), whole_number(args.refine, "refine")
     base = job_of(args) if args.job is not None else Job()
     found = plan(
-        args.model or base, args.cluster, whole_number(args.gpus, "gpus"), refine=refine,
+        args.model or base, args.cluster, whole_number(args.gpus, "gpus", 1), refine=refine,
         reserve_gb=None if args.reserve is None else number(args.reserve, "reserve"), **given(args),
     )  # fmt: skip
     if args.json:

@@ -131,12 +131,15 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def whole_number(text: str, name: str) -> int:
+def whole_number(text: str, name: str, least: int = 0) -> int:
     """Of an option that is not the job's. Raises `JobRefused`."""
     try:
-        return int(text)
+        found = int(text)
     except ValueError:
         raise JobRefused(f"{name}={text!r} is not valid: use a whole number.") from None
+    if found < least:
+        raise JobRefused(f"{name}={found} is too small: use {least} or more.")
+    return found
 
 
 def number(text: str, name: str) -> float:
