@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -143,13 +144,17 @@ def _candidate(table: PlanTable, i: int) -> Candidate:
 
 def _timed(one: Candidate, cluster: Cluster, seconds: float) -> Candidate:
     job = one.job
-    peak = sum(
-        peak_flops(cluster.device_of(rank, job.world_size), job.training.precision) for rank in range(job.world_size)
-    )
+    peak = _peak(cluster, job.world_size, job.training.precision)
     tokens = job.training.batch * job.model.seq
     return dataclasses.replace(
         one, seconds=seconds, mfu=model_flops(job) / seconds / peak, tokens_per_second=tokens / seconds
     )
+
+
+@lru_cache(maxsize=64)
+def _peak(cluster: Cluster, ranks: int, precision: str) -> float:
+    """FLOP/s of all devices together."""
+    return sum(peak_flops(cluster.device_of(rank, ranks), precision) for rank in range(ranks))
 
 
 def _ranked(best: list[Candidate], cluster: Cluster, refine: int, limit: int) -> tuple[Candidate, ...]:

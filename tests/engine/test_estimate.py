@@ -28,7 +28,7 @@ A100 = load_cluster("a100-dgx")
 
 @cache
 def sample(name: str, ranks: int, count: int, seed: int = 0) -> tuple[Job, ...]:
-    """Plans picked at random, none of them with a program so long that it takes seconds."""
+    """Plans picked at random of those that fit, none of them with a program so long that it takes seconds."""
     rng, space = random.Random(seed), Space(preset(name).job)
     found: list[Job] = []
     every = list(shapes(space, ranks))
@@ -36,7 +36,8 @@ def sample(name: str, ranks: int, count: int, seed: int = 0) -> tuple[Job, ...]:
         shape = rng.choice(every)
         many = variants(space, shape)
         job = job_of(space, shape, many, rng.randrange(len(many)))
-        if job.plan.microbatches * job.model.layers <= 600:
+        held = peaks(space, shape, split(job)[2], sizes(job, shape.tp)).sum()
+        if held <= 76e9 and job.plan.microbatches * job.model.layers <= 1200:
             found.append(job)
     return tuple(found)
 
