@@ -6,7 +6,7 @@ from lab.analysis.gap import PART_NAMES, PARTS, Gap, Part, gap
 from lab.analysis.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_cause, idle_spans
 from lab.analysis.memory import memory_over_time, memory_peaks
 from lab.analysis.overlap import core_wait, overlap
-from lab.analysis.table import NoStep, StepOps, step_ops, step_window, typical_step
+from lab.analysis.table import NoStep, StepOps, rank_name, step_ops, step_window, typical_step
 
 __all__ = [
     "CAUSES",
@@ -28,6 +28,7 @@ __all__ = [
     "memory_over_time",
     "memory_peaks",
     "overlap",
+    "rank_name",
     "recorded_steps",
     "step_ops",
     "step_window",

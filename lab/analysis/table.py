@@ -194,11 +194,26 @@ class StepOps:
         """How many ranks each recorded one counts for."""
         return Counter(self.stands_for.values()) or dict.fromkeys(self.ranks, 1)
 
+    @cached_property
+    def rank_names(self) -> Mapping[int, str]:
+        """What each recorded rank is called: with how many others it stands for, if it does."""
+        return {rank: named(rank, self.weight.get(rank, 1)) for rank in self.ranks}
+
     def by_rank(self) -> Iterator[tuple[int, slice]]:
         """(rank, its rows)."""
         edges = [*np.searchsorted(self.rank, self.ranks).tolist(), len(self.rank)]
         for rank, first, after in zip(self.ranks, edges, edges[1:], strict=False):
             yield rank, slice(first, after)
+
+
+def rank_name(recording: Recording, rank: int) -> str:
+    """What a recorded rank is called."""
+    return named(rank, sum(like == rank for like in recording.stands_for.values()))
+
+
+def named(rank: int, count: int) -> str:
+    """A rank's name, with how many others it stands for where only one of `count` alike is recorded."""
+    return f"rank {rank} (and {count - 1:,} like it)" if count > 1 else f"rank {rank}"
 
 
 def step_ops(recording: Recording, step: int) -> StepOps:

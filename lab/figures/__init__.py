@@ -75,12 +75,16 @@ def grid(run: HasRecording, colour: Colour = "memory", theme: Theme = "light") -
 def grid_values(run: HasRecording, colour: Colour) -> dict[int, float]:
     """What colours each rank: peak bytes, or idle ÷ total in the typical step."""
     if colour == "memory":
-        return {row["rank"]: row["total_peak"] for row in run.summary["memory"]["per_rank"]}
+        peaks = {row["rank"]: row["total_peak"] for row in run.summary["memory"]["per_rank"]}
+        like = run.recording.stands_for or {rank: rank for rank in peaks}
+        return {rank: peaks.get(rank, peaks.get(other, 0)) for rank, other in like.items()}
     step = analysis.typical_step(run.recording)
     if colour == "stage" or step is None:
         return {}
     shares = time_shares(run.recording, step)
-    return {rank: sum(row[c] for c in analysis.CAUSES) / sum(row.values()) for rank, row in shares.items()}
+    idle = {rank: sum(row[c] for c in analysis.CAUSES) / sum(row.values()) for rank, row in shares.items()}
+    like = run.recording.stands_for or {rank: rank for rank in idle}
+    return {rank: idle[other] for rank, other in like.items()}
 
 
 def memory(run: HasRecording, theme: Theme = "light") -> go.Figure:

@@ -26,6 +26,8 @@ NAMES = {
     "done": "idle: nothing left to do",
 }
 
+_MOST_NAMED = 40
+
 
 def time_shares(recording: Recording, step: int) -> dict[int, dict[str, float]]:
     """Seconds of each rank in a step: computing (waiting for a core apart), in collectives inside layers, and
@@ -50,21 +52,28 @@ def bubble_figure(recording: Recording, job: Job, *, step: int | None = None, th
     if step is None:
         return empty("Where the time went", "No step was completed.", theme)
     shares = time_shares(recording, step)
-    start, end = window_of(step_ops(recording, step))
+    ops = step_ops(recording, step)
+    start, end = window_of(ops)
     whole = (end - start) / 1e9 or 1.0
     ranks = sorted(shares)
     traces = [
-        _bars(name, ranks, [shares[rank][name] for rank in ranks], whole, palette(theme))
+        _bars(name, ops.rank_names, [shares[rank][name] for rank in ranks], whole, palette(theme))
         for name in NAMES
         if any(row[name] for row in shares.values())
     ]
     height = 150 + 26 * min(len(ranks), 40)
     fig = figure(shares_title(shares), theme, height, traces, barmode="stack", legend_traceorder="normal")
     fig.update_xaxes(tickformat=".0%", range=[0, 1], title_text=f"share of step {step} ({seconds(whole)})")
-    return fig.update_yaxes(title_text="rank", autorange="reversed", tickvals=ranks, showgrid=False)
+    return fig.update_yaxes(autorange="reversed", tickvals=[*range(len(ranks))], ticktext=_labels(ops), showgrid=False)
 
 
-def _bars(name: str, ranks: list[int], values: list[float], whole: float, p: Palette) -> go.Bar:
+def _labels(ops: StepOps) -> list[str]:
+    """Of many ranks the bare numbers."""
+    few = len(ops.ranks) <= _MOST_NAMED
+    return [name if few else name.removeprefix("rank ") for name in ops.rank_names.values()]
+
+
+def _bars(name: str, ranks: Mapping[int, str], values: list[float], whole: float, p: Palette) -> go.Bar:
     """One kind of time on every rank; idle kinds differ by pattern as well as by colour."""
     colour, shape = {
         "computing": (p.blue, ""),
@@ -78,9 +87,10 @@ def _bars(name: str, ranks: list[int], values: list[float], whole: float, p: Pal
     }[name]
     pattern = {"shape": shape, "fgcolor": colour, "bgcolor": p.paper, "size": 7, "solidity": 0.35}
     return go.Bar(
-        orientation="h", y=ranks, x=[v / whole for v in values], name=NAMES[name], textposition="none", width=0.8,
-        customdata=[seconds(v) for v in values],
-        hovertemplate=f"rank %{{y}}, {NAMES[name]}: %{{x:.1%}}, %{{customdata}}<extra></extra>",
+        orientation="h", y=[*range(len(ranks))], x=[v / whole for v in values], name=NAMES[name], width=0.8,
+        textposition="none",
+        customdata=[f"{rank}, {NAMES[name]}: {seconds(v)}" for rank, v in zip(ranks.values(), values, strict=True)],
+        hovertemplate="%{customdata}, %{x:.1%}<extra></extra>",
         marker={"color": colour, "line": {"color": colour, "width": 0.5}, "pattern": pattern},
     )  # fmt: skip
 

@@ -68,11 +68,6 @@ class Lanes:
         place[self.order] = np.arange(len(self.order)) + self.offset
         return place[ranks]
 
-    def name_of(self, rank: int) -> str:
-        """What a rank is called: with how many others it stands for, where these are not recorded themselves."""
-        others = self.ops.weight.get(rank, 1) - 1
-        return f"rank {rank} (and {others} like it)" if others else f"rank {rank}"
-
     def thin_y(self, axis: str) -> float:
         """Where the thin lane of an axis lies below its rank's compute lane."""
         return COMPUTE_HEIGHT / 2 + THIN_HEIGHT * (self.axes.index(axis) + 0.6)
@@ -124,7 +119,7 @@ def boxes(lanes: Lanes, p: Palette) -> dict[str, Boxes]:
         y = float(lanes.row_of(np.array([idle.rank]))[0])
         length = seconds((idle.end_ns - idle.start_ns) / 1e9)
         waits = "" if idle.cause in ("done", "host") else "waits "
-        hover = f"<b>idle, {lanes.name_of(idle.rank)}</b> for {length}<br>{waits}{idle.why}"
+        hover = f"<b>idle, {ops.rank_names[idle.rank]}</b> for {length}<br>{waits}{idle.why}"
         _put(found["idle"], lanes, idle.start_ns, idle.end_ns, y, COMPUTE_HEIGHT, hover)
     return found
 
@@ -141,7 +136,10 @@ def _words(lanes: Lanes, i: int, start: int) -> str:
     """What a box says when pointed at."""
     ops = lanes.ops
     begin, length = (start - lanes.origin) / 1e9, (int(ops.end[i]) - start) / 1e9
-    lines = [f"<b>{ops.name[i]}</b>, {lanes.name_of(int(ops.rank[i]))}", f"{seconds(length)}, from {seconds(begin)} on"]
+    lines = [
+        f"<b>{ops.name[i]}</b>, {ops.rank_names[int(ops.rank[i])]}",
+        f"{seconds(length)}, from {seconds(begin)} on",
+    ]
     if not ops.on_compute[i]:
         lines.append(f"{nbytes(int(ops.logical[i]))} by the algorithm, {nbytes(int(ops.wire[i]))} on the wire")
         lines.append(f"{AXIS_NAMES.get(str(ops.axis[i]), '')} axis, ranks {', '.join(map(str, ops.peers[i][:8]))}")

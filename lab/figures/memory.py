@@ -46,10 +46,11 @@ def memory_figure(
         return empty("Memory", "No step was completed, so no memory was recorded.", theme)
     p, traces = palette(theme), []
     name_of_unit, scale = unit(max(row["total_peak"] for row in measured))
+    place = {row["rank"]: i for i, row in enumerate(measured)}  # of ranks alike only one may be there
     sets = [("measured", measured, -0.21), ("predicted", predicted, 0.21)] if predicted else [("", measured, 0.0)]
     for which, rows, shift in sets:
         bottom = np.zeros(len(rows))
-        x = np.array([row["rank"] for row in rows]) + shift
+        x = np.array([place[row["rank"]] for row in rows]) + shift
         for name in CATEGORIES:
             values = np.array([row[KEY[name]] for row in rows], float)
             if values.any():
@@ -57,9 +58,9 @@ def memory_figure(
             bottom += values
         traces.append(_totals(which, x, [row["total_peak"] for row in rows], scale, p))
     fig = figure(memory_title(measured, predicted), theme, 420, traces, barmode="overlay")
-    ranks = [row["rank"] for row in measured]
-    step = max(1, len(ranks) // 16)
-    fig.update_xaxes(title_text="rank", tickvals=ranks[::step], showgrid=False)
+    every = slice(None, None, max(1, len(measured) // 16))
+    ticks = {"tickvals": [*place.values()][every], "ticktext": [*map(str, place)][every]}
+    fig.update_xaxes(title_text="rank", showgrid=False, **ticks)
     return fig.update_yaxes(title_text=name_of_unit, rangemode="tozero")
 
 

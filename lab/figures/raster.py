@@ -49,7 +49,7 @@ def raster_traces(lanes: Lanes, p: Palette, of: str = "") -> list[go.Heatmap]:
 
 
 def row_name(lanes: Lanes, rank: int, of: str = "") -> str:
-    return f"{lanes.name_of(rank)} {of}".rstrip()
+    return f"{lanes.ops.rank_names[rank]} {of}".rstrip()
 
 
 def compute_shares(lanes: Lanes) -> tuple[Floats, Floats]:

@@ -88,6 +88,8 @@ def _rank_axis(lanes: Lanes) -> dict[str, object]:
     degrees = [axis for axis in ("dp", "tp", "pp") if lanes.mesh.degree(axis) > 1]
     where = {r: " ".join(f"{axis}{getattr(at[r], axis)}" for axis in degrees) for r in lanes.order}
     names = [f"{rank_label(lanes, r)}<br><span style='font-size:10px'>{where[r]}</span>" for r in lanes.order]
+    if lanes.ops.stands_for:  # a rank stands for other places too
+        names = [rank_label(lanes, r) for r in lanes.order]
     places = [float(row) for row in range(len(names))]
     if len(lanes.order) > _MOST_NAMED_LANES:
         names = [str(r) for r in lanes.order]
@@ -103,7 +105,8 @@ def _rank_axis(lanes: Lanes) -> dict[str, object]:
 
 def rank_label(lanes: Lanes, rank: int) -> str:
     """The rank's name, on two lines where it stands for others."""
-    return lanes.name_of(rank).replace(" (", "<br>(")
+    name, *others = lanes.ops.rank_names[rank].split(" (")
+    return "<br>".join([name, *(f"<span style='font-size:10px'>({words}</span>" for words in others)])
 
 
 def describe(lanes: Lanes) -> str:

@@ -14,8 +14,8 @@ from engine.rules import notes
 from lab.folder import write_whole
 from lab.report import predicted, proof, sections
 from lab.report.html import Html, join, paragraph, tag
-from lab.report.reportable import Reportable
-from lab.report.words import DEFINITIONS, command_line, job_in_words
+from lab.report.reportable import Reportable, is_simulated
+from lab.report.words import DEFINITIONS, OF_REAL_RUNS, command_line, job_in_words
 
 __all__ = ["Reportable", "report_html", "write_report"]
 
@@ -76,14 +76,13 @@ def _asset(name: str) -> str:
 def _header(run: Reportable, compared: bool) -> Html:
     plan = run.job.plan
     shape = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
-    links = [
-        tag("li", tag("a", title, href=f"#{name}")) for name, title in _PARTS.items() if compared or name != "predicted"
-    ]
+    absent = {"predicted": not compared, "steps": is_simulated(run)}
+    links = [tag("li", tag("a", title, href=f"#{name}")) for name, title in _PARTS.items() if not absent.get(name)]
     return tag(
         "header",
         tag("h1", f"{shape}{f', ZeRO-{plan.zero}' if run.job.effective_zero else ''}"),
-        paragraph(job_in_words(run.job)),
-        tag("pre", command_line(run.job), tabindex=0, aria_label="Command that runs this job again"),
+        paragraph(job_in_words(run.job, is_simulated(run))),
+        tag("pre", command_line(run.job, is_simulated(run)), tabindex=0, aria_label="Command that runs this job again"),
         *(paragraph(note, class_="faint") for note in notes(run.job)),
         proof.parity_badge(run),
         proof.key_numbers(run),
@@ -100,12 +99,13 @@ def _main(run: Reportable, compared: Html) -> list[Html]:
         sections.memory_section(run),
         sections.communication_section(run),
         sections.steps_section(run),
-        _definitions(),
+        _definitions(is_simulated(run)),
     ]
 
 
-def _definitions() -> Html:
-    pairs = [part for name, words in DEFINITIONS for part in (tag("dt", name), tag("dd", words))]
+def _definitions(simulated: bool) -> Html:
+    shown = [(name, words) for name, words in DEFINITIONS if not (simulated and name in OF_REAL_RUNS)]
+    pairs = [part for name, words in shown for part in (tag("dt", name), tag("dd", words))]
     title = tag("h2", "Definitions", id="definitions")
     return tag("section", title, tag("dl", *pairs, class_="words"), aria_labelledby="definitions")
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lab.analysis import typical_step
+from lab.analysis import rank_name, typical_step
 from lab.report.html import Html, join, paragraph, tag
-from lab.report.reportable import Reportable
+from lab.report.reportable import Reportable, is_simulated
 from lab.wording import AXIS_NAMES, nbytes, percent, seconds
 
 
 def parity_badge(run: Reportable) -> Html:
     """Whether the run equals one process, with the three numbers it rests on; else how it ended."""
+    if is_simulated(run):
+        what = f"Simulated on {run.summary.get('cluster') or 'a described cluster'}"
+        why = "Nothing was trained: operations, bytes and memory are counted, times are what the cluster describes."
+        return tag("div", tag("strong", what), paragraph(why), class_="badge none")
     found = run.summary.get("parity") or {}
     passed = found.get("passed")
     parts = [] if run.status == "finished" else [_ending(run)]
@@ -64,7 +68,9 @@ def _loss(step: Mapping[str, Any]) -> str:
 def _numbers(run: Reportable) -> Iterator[tuple[str, str, str]]:
     summary = run.summary
     steps, bubble = summary.get("steps") or [], summary.get("bubble") or {}
-    if steps:
+    if is_simulated(run):
+        yield from _simulated_numbers(summary)
+    elif steps:
         shown = typical_step(run.recording)
         typical = next((step for step in steps if step["step"] == shown), steps[-1])
         yield "Loss", _loss(steps[-1]), f"after {len(steps)} steps, from {_loss(steps[0])}"
@@ -73,13 +79,26 @@ def _numbers(run: Reportable) -> Iterator[tuple[str, str, str]]:
             seconds(typical["seconds"]),
             f"step {typical['step']}; {typical['tokens_per_second']:,.0f} tokens/s",
         )
-    if bubble.get("measured") is not None:
-        known = [f"{k} {percent(bubble[k])}" for k in ("replayed", "formula") if bubble.get(k) is not None]
-        yield "Bubble (idle ÷ total)", percent(bubble["measured"]), ", ".join(known)
+    kinds = [kind for kind in ("measured", "replayed", "formula") if bubble.get(kind) is not None]
+    if kinds and kinds[0] != "formula":
+        known = [f"{kind} {percent(bubble[kind])}" for kind in kinds[1:]]
+        yield "Bubble (idle ÷ total)", percent(bubble[kinds[0]]), ", ".join(known)
     if peaks := summary["memory"]["per_rank"]:
         most = max(peaks, key=lambda row: row["total_peak"])
-        yield "Peak memory", nbytes(most["total_peak"]), f"rank {most['rank']}, all categories at one time"
+        yield (
+            "Peak memory",
+            nbytes(most["total_peak"]),
+            f"{rank_name(run.recording, most['rank'])}, all categories at one time",
+        )
     if hidden := {a: f for a, f in (summary.get("overlap") or {}).items() if a != "world"}:
         best = max(hidden, key=lambda a: hidden[a])
         others = ", ".join(f"{AXIS_NAMES[a]} {percent(f)}" for a, f in hidden.items() if a != best)
         yield f"Hidden, {AXIS_NAMES[best]} axis", percent(hidden[best]), others or "of its communication time"
+
+
+def _simulated_numbers(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The length of the step, and how well it uses the hardware."""
+    step = summary["steps"][0]
+    yield "Step time", seconds(step["seconds"]), f"{step['tokens_per_second']:,.0f} tokens/s"
+    if summary.get("mfu") is not None:
+        yield "MFU", percent(summary["mfu"]), "model FLOPs ÷ (step time × peak of all devices)"

@@ -26,6 +26,11 @@ class Info(Protocol):
     def resident_bytes(self) -> tuple[int, ...]: ...
 
 
+def is_simulated(run: Reportable) -> bool:
+    """Whether its times were worked out for a described cluster and nothing was trained."""
+    return run.status == "simulated"
+
+
 class Reportable(HasRecording, Protocol):
     """What a report needs of a run; `lab.runs.Run` has it."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from engine.mesh import mesh_of
 from engine.recording import CATEGORIES, Recording
 from lab import figures
-from lab.analysis import CAUSES, core_wait, step_ops, typical_step
+from lab.analysis import CAUSES, core_wait, rank_name, step_ops, typical_step
 from lab.analysis.memory import KEY
 from lab.figures.bubble import NAMES, time_shares
 from lab.figures.communication import operation_name
@@ -17,10 +17,13 @@ from lab.figures.lanes import lay_out
 from lab.figures.timeline import describe
 from lab.report.html import Html, details, paragraph, table, tag
 from lab.report.plots import plot
-from lab.report.reportable import Reportable
+from lab.report.reportable import Reportable, is_simulated
 from lab.wording import RESIDENT, WAITING_FOR_CORE, nbytes, percent, seconds, shared_cores
 
 Row = Mapping[str, Any]
+
+MOST_PLACED = 512
+"""Ranks that fit into a picture of the grid."""
 
 
 def time_section(run: Reportable) -> Html:
@@ -29,11 +32,12 @@ def time_section(run: Reportable) -> Html:
         return _section("time", "Time", paragraph("No step was completed, so there is no time to show."))
     lanes = lay_out(step_ops(run.recording, step), mesh_of(run.job))
     shares = time_shares(run.recording, step)
-    heads = ["rank", *(NAMES[name].removeprefix("idle: ") for name in NAMES), "idle in all"]
+    shown = [name for name in NAMES if name != "core" or not is_simulated(run)]
+    heads = ["rank", *(NAMES[name].removeprefix("idle: ") for name in shown), "idle in all"]
     rows = [
         [
-            rank,
-            *(seconds(row[name]) for name in NAMES),
+            lanes.ops.rank_names[rank].removeprefix("rank "),
+            *(seconds(row[name]) for name in shown),
             percent(sum(row[c] for c in CAUSES) / (sum(row.values()) or 1)),
         ]
         for rank, row in sorted(shares.items())
@@ -55,7 +59,7 @@ def time_section(run: Reportable) -> Html:
 
 def _shared_cores(run: Reportable, step: int) -> Html:
     cores = run.info.environment.get("cpu_count")
-    if run.info.device != "cpu" or not cores or run.job.world_size <= cores:
+    if is_simulated(run) or run.info.device != "cpu" or not cores or run.job.world_size <= cores:
         return Html("")
     share = core_wait(run.recording, step)
     words = "" if share is None else f" {percent(share)} of what looks busy was that: {WAITING_FOR_CORE}."
@@ -63,16 +67,21 @@ def _shared_cores(run: Reportable, step: int) -> Html:
 
 
 def grid_section(run: Reportable) -> Html:
-    mesh = mesh_of(run.job)
+    mesh, like = mesh_of(run.job), run.recording.stands_for
     coloured: Colour = "memory" if run.summary["memory"]["per_rank"] else "stage"
     values = {row["rank"]: nbytes(row["total_peak"]) for row in run.summary["memory"]["per_rank"]}
     rows = []
-    for rank in range(mesh.size):
+    for rank in sorted(set(like.values())) or range(mesh.size):
         at = mesh.coordinate(rank)
-        rows.append([rank, at.dp, at.tp, at.pp, values.get(rank, "–"), holds(run.job, at.pp)])
+        name = rank_name(run.recording, rank).removeprefix("rank ")
+        rows.append([name, at.dp, at.tp, at.pp, values.get(rank, "–"), holds(run.job, at.pp)])
     share = f", of which it keeps 1/{mesh.tp} of every large matrix" if mesh.tp > 1 else ""
     layers = f" and the layers it holds{share}" if mesh.size <= MOST_LABELS else ""
     heads = ["rank", "data", "tensor", "pipeline", "peak memory", "holds"]
+    if mesh.size > MOST_PLACED:
+        words = f"{mesh.size:,} ranks are too many for a picture: of those alike one is listed."
+        listed = table("Coordinates of one rank of each kind, and what it holds", heads, rows)
+        return _section("grid", "Place: where each rank sits", tag("div", paragraph(words), listed, class_="card"))
     how = f"Each ball is a rank, labelled with its number{layers}. Lines join the ranks that communicate. Drag to turn."
     return _section(
         "grid",
@@ -81,7 +90,14 @@ def grid_section(run: Reportable) -> Html:
             "grid",
             lambda theme: figures.grid(run, colour=coloured, theme=theme),
             how,
-            details("The same as a table", table("Coordinates of every rank, and what it holds", heads, rows)),
+            details(
+                "The same as a table",
+                table(
+                    f"Coordinates of {'one rank of each kind' if like else 'every rank'}, and what it holds",
+                    heads,
+                    rows,
+                ),
+            ),
             width="medium",
         ),
     )
@@ -92,24 +108,31 @@ def memory_section(run: Reportable) -> Html:
     if not found["per_rank"]:
         return _section("memory", "Memory", paragraph("No step was completed, so no memory was recorded."))
     most = max(found["per_rank"], key=lambda row: row["total_peak"])["rank"]
+    period = "holds in the step" if is_simulated(run) else "held over the whole training"
     return _section(
         "memory",
         "Memory: what each rank holds",
         plot(
             "memory",
             lambda theme: figures.memory(run, theme=theme),
-            "Solid bars are measured, hatched ones predicted. Each part is that category's own peak; the"
-            " diamond is the highest total at any one time.",
+            f"{_bars_of_memory(found)} Each part is that category's own peak; the diamond is the highest total at any"
+            " one time.",
             _memory_table(found["per_rank"], found.get("predicted_per_rank") or []),
             width="wide" if len(found["per_rank"]) > 4 else "",
         ),
         plot(
             "memory-over-time",
             lambda theme: figures.memory_over_time(run, most, theme=theme),
-            f"What rank {most} held over the whole training, stacked by category.",
+            f"What {rank_name(run.recording, most)} {period}, stacked by category.",
         ),
         _resident(run.info.resident_bytes),
     )
+
+
+def _bars_of_memory(found: Row) -> str:
+    if not found.get("predicted_per_rank"):
+        return "A bar a rank."
+    return "Solid bars are measured, hatched ones predicted."
 
 
 def _resident(found: Sequence[int]) -> Html:
@@ -135,12 +158,11 @@ def _memory_table(measured: list[Row], predicted: list[Row]) -> Html:
         for key in keys:
             guess = guesses.get(row["rank"], {}).get(key)
             note = "not predicted" if guess is None else "as predicted" if guess == row[key] else f"predicted {guess:,}"
-            cells.append(Html(f"{row[key]:,}<br>") + tag("span", note, class_="faint"))
+            below = Html("<br>") + tag("span", note, class_="faint") if predicted else ""
+            cells.append(Html(f"{row[key]:,}{below}"))
         rows.append([row["rank"], *map(Html, map(str, cells))])
-    return details(
-        "Bytes of each rank, measured and predicted",
-        table("Bytes, measured and below it predicted", heads, rows),
-    )
+    more = ", measured and below it predicted" if predicted else ""
+    return details(f"Bytes of each rank{more}", table(f"Bytes{more}", heads, rows))
 
 
 def communication_section(run: Reportable) -> Html:
@@ -155,16 +177,23 @@ def communication_section(run: Reportable) -> Html:
             "communication",
             lambda theme: figures.communication(run, theme=theme),
             "Bytes of the lowest rank that uses an axis, in one step: counted as the algorithm moves them,"
-            " predicted by formula, and really on the wire.",
+            f" predicted by formula, and {'as the backend moves them' if is_simulated(run) else 'really on the wire'}.",
             _communication_table(rows, run.summary.get("overlap") or {}),
             width="wide",
         ),
-        plot(
-            "matrix",
-            lambda theme: figures.communication_matrix(run, theme=theme),
-            "Row: the sender. Column: the receiver. Collectives count along a ring through their group.",
-            width="medium",
-        ),
+        _matrix(run),
+    )
+
+
+def _matrix(run: Reportable) -> Html:
+    """Who sends to whom, where every rank is recorded."""
+    if run.recording.stands_for:
+        return Html("")
+    return plot(
+        "matrix",
+        lambda theme: figures.communication_matrix(run, theme=theme),
+        "Row: the sender. Column: the receiver. Collectives count along a ring through their group.",
+        width="medium",
     )
 
 
@@ -203,6 +232,8 @@ def _predicted(row: Row) -> tuple[str, str]:
 
 def steps_section(run: Reportable) -> Html:
     rows = _steps(run.recording)
+    if is_simulated(run):
+        return Html("")  # its one step is all over the page
     if not rows:
         return _section("steps", "Steps", paragraph("No step was completed."))
     heads = ["step", "loss", "loss in one process", "gradient norm", "time", "tokens/s"]

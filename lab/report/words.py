@@ -19,15 +19,19 @@ from lab.wording import (
 )
 
 
-def job_in_words(job: Job) -> str:
-    """One or two sentences a reader can picture the run from."""
+def job_in_words(job: Job, simulated: bool = False) -> str:
+    """One or two sentences a reader can picture the run from. simulated: there were no processes."""
     model, plan, training = job.model, job.plan, job.training
     size = f"{parameters(job) / 1e6:.2f} million parameters"
     shape = f"{model.layers} layers, hidden {model.hidden}, {model.heads} heads, {model.seq} tokens a sequence"
     model_words = f"A GPT of {size} ({shape})"
     ranks = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
+    sequences = f"{training.batch:,} sequences"
+    if simulated:
+        whom = f"{job.world_size:,} ranks = {ranks}" if job.world_size > 1 else "one rank"
+        return f"{model_words}: a step of {sequences} simulated on {whom}{_how(job)}."
     who = f"{job.world_size} processes = {ranks}" if job.world_size > 1 else "one process"
-    steps = f"{training.steps} step{'s' if training.steps != 1 else ''} of {training.batch} sequences"
+    steps = f"{training.steps} step{'s' if training.steps != 1 else ''} of {sequences}"
     return f"{model_words}, trained for {steps} by {who}{_how(job)}."
 
 
@@ -44,10 +48,10 @@ def _how(job: Job) -> str:
     return f", with {' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)}" if words else ""
 
 
-def command_line(job: Job) -> str:
-    """The command that runs this job again; options left at their defaults are left out."""
+def command_line(job: Job, simulated: bool = False) -> str:
+    """The command that runs or simulates this job again; options left at their defaults are left out."""
     defaults = Job().options()
-    words = ["lab", "run"]
+    words = ["lab", "simulate" if simulated else "run"]
     for name, value in job.options().items():
         if value != defaults[name]:
             words += _option(name.replace("_", "-"), value)
@@ -59,6 +63,9 @@ def _option(flag: str, value: Any) -> list[str]:
         return [f"--{flag}" if value else f"--no-{flag}"]
     return [f"--{flag}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
 
+
+OF_REAL_RUNS = ("Parity", "Step shown", "Waiting for a core")
+"""What says nothing of a simulated step."""
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
@@ -94,6 +101,13 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "join: a member of the collective was late. Between operations: the rank had work and waited "
         "for nothing but Python or a free core. Nothing left to do: it had finished the step before "
         "others.",
+    ),
+    (
+        "Predicted against measured",
+        "A replay carries out the recorded step on a described cluster: the same operations in the same order, each at "
+        "the cost described. Both steps are split on every rank into work by kind, waiting for a core and idle time by "
+        "cause, which add up to the step; the difference is measured − predicted. Critical path: from the step's last "
+        "end back to its beginning, always through what was waited for.",
     ),
     (
         "Hidden communication",

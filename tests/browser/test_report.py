@@ -12,9 +12,11 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from engine.job import Job
+from engine.replay import replay
 from lab.figures.palette import PALETTES
 from lab.report import write_report
-from tests.lab.fake_run import fake_run
+from tests.engine.clusters import cluster
+from tests.lab.fake_run import fake_run, simulated_run
 
 CHROMIUM = "/usr/bin/chromium"
 QUIET = [
@@ -27,7 +29,7 @@ QUIET = [
     "--disable-component-update",
     "--disable-sync",
 ]
-FIGURES = ["timeline", "shares", "grid", "memory", "memory-over-time", "communication", "matrix"]
+FIGURES = ["timeline", "comparison", "shares", "grid", "memory", "memory-over-time", "communication", "matrix"]
 CUBE = Job.from_options(dp=2, tp=2, pp=2, zero=1)
 DRAW_MS = 120_000  # eight figures, one of them in 3D by software, on a busy two-core machine
 
@@ -42,7 +44,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(fake_run(CUBE), tmp_path_factory.mktemp("report") / "report.html")
+    run, small = fake_run(CUBE), cluster(2, devices=8)
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return write_report(run, path, replay(run.recording, run.job, small), small.name)
 
 
 class Visit:
@@ -141,10 +145,13 @@ def test_on_a_screen_of_400_pixels_the_page_never_scrolls_sideways(browser: Brow
     narrow.page.close()
 
 
-def test_a_report_of_64_ranks_and_one_of_a_failed_run_open_without_complaint(browser: Browser, tmp_path: Path) -> None:
+def test_reports_of_64_ranks_a_failed_run_and_a_simulation_open_without_complaint(
+    browser: Browser, tmp_path: Path
+) -> None:
     big = fake_run(Job.from_options(dp=4, tp=4, pp=4, layers=16, microbatches=4, batch=16), steps=2)
     failed = fake_run(CUBE, steps=0, status="failed", message="rank 3: killed")
-    for name, run in (("big", big), ("failed", failed)):
+    simulated = simulated_run(Job.from_options(dp=16, tp=4, pp=2, batch=64, steps=1, cluster="h100-dgx"))
+    for name, run in (("big", big), ("failed", failed), ("simulated", simulated)):
         visit = Visit(browser, write_report(run, tmp_path / f"{name}.html"), 1100, "light")
         assert visit.complaints == []
         visit.page.close()

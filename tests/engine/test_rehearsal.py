@@ -96,3 +96,10 @@ def _ends(recording: Recording) -> dict[int, list[int]]:
     for rank, end in zip(ordered["rank"].to_pylist(), ordered["end_ns"].to_pylist(), strict=True):
         found.setdefault(rank, []).append(end)
     return found
+
+
+def test_a_rehearsed_steps_memory_changes_among_its_operations_and_not_at_its_end() -> None:
+    out = simulate(Job.from_options(dp=2, zero=1), load_cluster("h100-dgx"))
+    first = next(row for row in out.op_rows() if row.name.startswith("forward embedding mb0"))
+    kept = next(row for row in out.memory.to_pylist() if row["category"] == "activations")
+    assert kept["time_ns"] == first.end_ns < max(row.end_ns for row in out.op_rows())

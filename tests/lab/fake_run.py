@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from engine.cluster import load_cluster
 from engine.job import Job
 from engine.mesh import mesh_of
 from engine.recording import Recording
+from engine.simulate import simulate
 from lab import analysis
 from tests.lab.synthetic import LIFELIKE, Costs, synthetic
+
+STEP_KEYS = ("step", "loss", "grad_norm", "seconds", "tokens_per_second")
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,7 @@ def fake_run(job: Job, costs: Costs = LIFELIKE, steps: int = 3, **changes: Any) 
             "grad_norm_max_rel_diff": 2.1e-7,
             "param_max_abs_diff": 6e-8,
         },
-        "steps": [
-            {k: row[k] for k in ("step", "loss", "grad_norm", "seconds", "tokens_per_second")}
-            for row in recording.metrics.to_pylist()
-        ],
+        "steps": [{k: row[k] for k in STEP_KEYS} for row in recording.metrics.to_pylist()],
         "bubble": {
             "measured": analysis.bubble(recording, job, step) if known else None,  # type: ignore[arg-type]
             "replayed": 0.2,
@@ -75,3 +76,32 @@ def fake_run(job: Job, costs: Costs = LIFELIKE, steps: int = 3, **changes: Any) 
         "wall_s": 1.2,
     }
     return replace(FakeRun(job, recording, summary), **changes)
+
+
+def simulated_run(job: Job) -> FakeRun:
+    """A job on the described cluster that it names, with the summary of a simulation."""
+    recording = simulate(job, load_cluster(job.hardware.cluster))
+    made = fake_run(Job())
+    step = analysis.typical_step(recording)
+    assert step is not None
+    peaks: list[Any] = analysis.memory_peaks(recording)
+    sent: list[Any] = analysis.communication(recording, mesh_of(job), step)
+    summary = made.summary | {
+        "cluster": job.hardware.cluster,
+        "mfu": 0.25,
+        "parity": {"passed": None},
+        "steps": [
+            {key: row[key] if row[key] == row[key] else None for key in STEP_KEYS}
+            for row in recording.metrics.to_pylist()
+        ],
+        "bubble": {
+            "measured": None,
+            "replayed": analysis.bubble(recording, job, step),
+            "formula": analysis.bubble_formula(job),
+        },
+        "overlap": analysis.overlap(recording, step),
+        "memory": {"per_rank": peaks, "predicted_per_rank": []},
+        "communication": [{**row, "predicted_bytes": row["logical_bytes"]} for row in sent],
+    }
+    info = FakeInfo(backend="nccl", device="H100", backend_reason=f"as cluster {job.hardware.cluster} is described")
+    return replace(made, job=job, recording=recording, summary=summary, status="simulated", info=info)
