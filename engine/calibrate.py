@@ -1,6 +1,6 @@
 """Describes the machine we are on, by measuring it: the cluster called "here".
 
-Its devices are the processor's cores, which ranks share. Real processes time the engine's own layers and gloo
+Its devices are the processor's cores, which ranks share. Real processes time the engine's own rows and gloo
 (`engine.calibrate_worker`), and `engine.fitting` makes the numbers of a `Device` and a `Link` of what they found.
 """
 
@@ -81,8 +81,10 @@ def _words(event: Event) -> str:
     match event["kind"]:
         case "product":
             return f"a matrix product of width {event['width']} in {event['dtype']}"
-        case "layer":
-            return f"a transformer layer of {event['flops']:.2g} FLOP"
+        case "row":
+            return f"a computation of {event['flops']:.2g} FLOP in {event['operators']} operators"
+        case "host":
+            return "Python between two operations"
         case "traffic":
             return f"{event['op']} of {event['bytes']} bytes over {event['ranks']} ranks"
         case _:

@@ -1,4 +1,4 @@
-"""What the processes of a calibration do: time the engine's own layers, and gloo, on the machine they run on.
+"""What the processes of a calibration do: time the engine's own rows, and gloo, on the machine they run on.
 
 Every finding is handed to `engine.calibrate` as one event; see there for what is made of it.
 """
@@ -14,20 +14,16 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch._C._distributed_c10d import FileStore
 
-from engine.comm import Comm, Group
-from engine.costs import counting
+from engine.calibrate_rows import SHAPES, Timed, between_rows, lower_quartile, row_events, shaped
+from engine.comm import Group
 from engine.fitting import NOTHING, Event
-from engine.job import Job, Model
-from engine.models.gpt import GPT
-from engine.models.params import unit_params
-from engine.parallel.tensor import TensorAxis
 from engine.processes.member import MemberContext
-from engine.recorder import Recorder
+from engine.program import Action
 
 PASSES = 3
 PATIENCE = 0.1  # seconds spent on each thing that is timed, in each pass
 PRODUCTS = (64, 128, 256, 512)  # widths of square matrices
-LAYERS = ((16, 8, 1), (32, 32, 2), (64, 64, 2), (64, 64, 4), (128, 128, 2), (256, 128, 2))  # hidden, sequence, batch
+HOST_STEPS = 12
 STREAM = 8_000_000  # numbers in each of three arrays: 96 MB, more than a core's share of any cache
 SIZES = {64: 30, 65_536: 20, 1_048_576: 10, 4_194_304: 5}  # bytes of a whole tensor: how often it is sent
 
@@ -43,6 +39,9 @@ def measure(ctx: MemberContext) -> None:
     if rank < ctx.payload["cores"]:
         _device(ctx)
     dist.barrier()
+    if rank < 2:
+        _host(ctx, groups[0])
+    dist.barrier()
     for size, group in zip(ctx.payload["groups"], groups, strict=True):
         if rank < size:
             for nbytes, rounds in SIZES.items():
@@ -56,7 +55,8 @@ def measure(ctx: MemberContext) -> None:
 def _device(ctx: MemberContext) -> None:
     """All that one core does, while the other cores do the same: they share memory and power.
 
-    Everything is timed in several passes, of which the best counts: other programs come in bursts.
+    Everything is timed in several passes, of which the middle one counts: a core's speed varies from second to second
+    with what its neighbours do, and a run meets the usual speed, not the best.
     """
     products = [(torch.float32, "fp32", width) for width in (NOTHING, *PRODUCTS)]
     products.append((torch.bfloat16, "bf16", PRODUCTS[-2]))
@@ -64,10 +64,28 @@ def _device(ctx: MemberContext) -> None:
         ({"kind": "product", "dtype": name, "width": width}, _product(width, dtype)) for dtype, name, width in products
     ]
     tasks.append(({"kind": "stream", "bytes": 3 * 4 * STREAM}, _stream()))
-    tasks += [_layer(*shape) for shape in LAYERS]
-    passes = [[_usual(work) for _, work in tasks] for _ in range(PASSES)]
-    for (event, _), seconds in zip(tasks, map(min, zip(*passes, strict=True)), strict=True):
+    jobs = [Timed(shaped(*shape), 0, (), _entering(ctx)) for shape in SHAPES]
+    passes, steps = [], []
+    for _ in range(PASSES):
+        passes.append([_usual(work) for _, work in tasks])
+        steps.append([ops for job in jobs for ops, _ in job.steps(PATIENCE)])
+    for (event, _), seconds in zip(tasks, map(statistics.median, zip(*passes, strict=True)), strict=True):
         ctx.emit(event | {"seconds": seconds})
+    for event in row_events(steps):
+        ctx.emit(event)
+
+
+def _entering(ctx: MemberContext) -> Callable[[Action], None]:
+    """What a rank does before each action, see `engine.worker`."""
+    return lambda action: ctx.status.action(b"calibrating")
+
+
+def _host(ctx: MemberContext, pair: dist.ProcessGroup) -> None:
+    """The host's time between the rows of two ranks that shard their optimizer: computations, collectives and waits."""
+    job = Timed(shaped(64, 64, 2, dp=2, zero=1), dist.get_rank(), [Group("dp", (0, 1), pair)], _entering(ctx))
+    job.comm.on_wait, job.comm.on_resume = ctx.status.waiting, ctx.status.computing
+    steps = [job.step() for _ in range(HOST_STEPS)]  # both ranks must make as many
+    ctx.emit({"kind": "host", "seconds": between_rows(steps[1:])})
 
 
 def _product(width: int, dtype: torch.dtype) -> Callable[[], object]:
@@ -82,28 +100,6 @@ def _stream() -> Callable[[], object]:
     return lambda: torch.add(a, b, out=out)
 
 
-def _layer(hidden: int, seq: int, batch: int) -> tuple[Event, Callable[[], object]]:
-    """A transformer block of the engine, forward and backward, and what it costs."""
-    job = Job(model=Model(hidden=hidden, heads=4, seq=seq))
-    alone = Comm(0, "gloo", {"tp": Group("tp", (0,), None)}, Recorder(0))
-    gpt = GPT(job, TensorAxis(alone, False), torch.device("cpu"), torch.float32)
-    params = {p.name: torch.full(p.shape, 0.01, requires_grad=True) for p in unit_params(job.model, 1, "block0")}
-    x = torch.randn(seq, batch, hidden, requires_grad=True)
-    tokens, upstream = torch.zeros(seq + 1, batch, dtype=torch.long), torch.ones(seq, batch, hidden)
-
-    def step() -> None:
-        torch.autograd.grad(gpt.forward("block0", params, x, tokens), (x, *params.values()), upstream)
-
-    with counting() as cost:
-        step()
-    event = {
-        "kind": "layer", "flops": cost.flops, "matmuls": cost.matmuls, "matmul_bytes": cost.matmul_bytes,
-        "touched_bytes": cost.touched_bytes, "operators": cost.operators,
-        "batched_flops": cost.batched_flops, "batched_bytes": cost.batched_bytes,
-    }  # fmt: skip
-    return event, step
-
-
 def _usual(work: Callable[[], object]) -> float:
     """Seconds of its core that `work` takes once it has warmed up; turns that other programs took do not count."""
     work()
@@ -113,12 +109,7 @@ def _usual(work: Callable[[], object]) -> float:
         start = time.thread_time()
         work()
         taken.append(time.thread_time() - start)
-    return _typical(taken)
-
-
-def _typical(taken: list[float]) -> float:
-    """The lower quartile: what disturbs only ever makes it slower."""
-    return statistics.quantiles(taken, n=4)[0]
+    return lower_quartile(taken)
 
 
 def _collectives(ctx: MemberContext, size: int, group: dist.ProcessGroup, nbytes: int, rounds: int) -> None:
@@ -159,4 +150,4 @@ def _repeated(ctx: MemberContext, work: Callable[[], object], rounds: int) -> fl
         work()
         taken.append(time.perf_counter() - start)
         ctx.status.computing()
-    return _typical(taken[2:])
+    return lower_quartile(taken[2:])

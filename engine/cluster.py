@@ -47,6 +47,9 @@ class Device:
     """Share of it that operators other than matrix products reach."""
     operator_s: NotNegative = 0.0
     """What every operator costs besides: dispatch and launch. 0 where a GPU's queue hides it."""
+    host_s: NotNegative = 0.0
+    """What the rank's Python takes from one recorded operation to the next; the device stands idle meanwhile. 0 where
+    the host runs ahead of a GPU's queue."""
     source: str = ""
 
 

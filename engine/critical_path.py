@@ -33,7 +33,8 @@ class PathPiece:
 def critical_path(recording: Recording, step: int | None = None) -> tuple[PathPiece, ...]:
     """The pieces in the order of time, each beginning where the one before ends.
 
-    In a replay they are all work and communication; in a measured step also time of the host between two rows.
+    In a replay on devices that never wait for their host they are all work and communication; otherwise, and in a
+    measured step, there is also time of the host between two rows.
     Raises `ValueError` if the step was not recorded on every rank.
     """
     rows = step_rows(recording, step_to_show(recording) if step is None else step)

@@ -23,7 +23,19 @@ def costs_on(cluster: Cluster, world_size: int, precision: str = "fp32") -> Call
     Raises `ValueError` if the cluster is too small.
     """
     cluster.check_size(world_size)
-    return lambda rows: Seconds(_own(rows, cluster, world_size, precision), _together(rows, cluster, world_size))
+    return lambda rows: Seconds(
+        _own(rows, cluster, world_size, precision),
+        _together(rows, cluster, world_size),
+        _host(rows, cluster, world_size),
+    )
+
+
+def _host(rows: StepRows, cluster: Cluster, world_size: int) -> NDArray[np.float64]:
+    """Seconds that each row's rank takes to get to its next row, where the rank's device has to wait for its host."""
+    seconds = np.zeros(int(rows.ranks.max()) + 1)
+    for rank in rows.ranks.tolist():
+        seconds[rank] = cluster.device_of(rank, world_size).host_s / cluster.speed_of(rank, world_size)
+    return seconds[rows.rank]
 
 
 def _own(rows: StepRows, cluster: Cluster, world_size: int, precision: str) -> NDArray[np.float64]:

@@ -24,11 +24,12 @@ SOURCE = "measured on this machine by lab calibrate"
 
 
 def fit_device(events: Sequence[Event], name: str, memory_bytes: int) -> Device:
-    """One core, from events of the kinds "product", "stream" and "layer".
+    """One core, from events of the kinds "product", "stream", "row" and "host".
 
     Peaks and achievable fractions come from single matrix products, the bandwidth from streaming through memory. Given
-    these, what an operator costs besides, and how fast operators other than products pass through memory, are the pair
-    that explains the times of whole layers best.
+    these, what an operator costs besides, what a row costs besides, and how fast operators other than products pass
+    through memory, are the three that explain the times of the engine's rows best. What the host takes between two rows
+    was timed by itself.
     """
     rates = {width: rate for dtype, width, rate in _product_rates(events) if dtype == "fp32"}
     peak = max(rates.values())
@@ -48,7 +49,8 @@ def fit_device(events: Sequence[Event], name: str, memory_bytes: int) -> Device:
         if dtype == "bf16"
     }
     flops: dict[Precision, float] = {"fp32": device.flops["fp32"], "bf16": _tidy(max(halves.values()))}
-    return _fit_layers(dataclasses.replace(device, flops=flops), [e for e in events if e["kind"] == "layer"])
+    between = statistics.median(e["seconds"] for e in events if e["kind"] == "host")
+    return _fit_rows(dataclasses.replace(device, flops=flops), [e for e in events if e["kind"] == "row"], between)
 
 
 def _product_rates(events: Sequence[Event]) -> list[tuple[str, int, float]]:
@@ -68,18 +70,23 @@ def _product_rates(events: Sequence[Event]) -> list[tuple[str, int, float]]:
     return rates
 
 
-def _fit_layers(device: Device, layers: Sequence[Event]) -> Device:
-    """The device with operator_s, memory_fraction and, if layers pass even faster, memory_bandwidth set."""
-    column = {key: np.array([e[key] for e in layers], dtype=np.float64) for key in layers[0] if key != "kind"}
+def _fit_rows(device: Device, rows: Sequence[Event], between: float) -> Device:
+    """The device with operator_s, host_s, memory_fraction and, if rows pass even faster, memory_bandwidth set.
+
+    between: seconds of the host between two rows; what a row takes besides its operators is the host's as well.
+    """
+    column = {key: np.array([e[key] for e in rows], dtype=np.float64) for key in rows[0] if key != "kind"}
     other = column["touched_bytes"] - column["matmul_bytes"]
     dense, batched = column["matmul_bytes"], (column["batched_flops"], column["batched_bytes"])
     products = compute_seconds(device, "fp32", column["flops"], column["matmuls"], dense, dense, 0, *batched)
     rest = column["seconds"] - products
-    operator_s, pace = nonnegative_fit([column["operators"], other], rest, column["seconds"])
+    columns = [column["operators"], np.ones(len(rows)), other]
+    operator_s, row_s, pace = nonnegative_fit(columns, rest, column["seconds"])
     bandwidth = max(device.memory_bandwidth, 1 / pace) if pace else device.memory_bandwidth
     return dataclasses.replace(
         device,
         operator_s=_tidy(operator_s),
+        host_s=_tidy(row_s + between),
         memory_bandwidth=_tidy(bandwidth),
         memory_fraction=min(1.0, _tidy(1 / pace / bandwidth)) if pace else 1.0,
     )

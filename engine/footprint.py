@@ -53,7 +53,7 @@ def lane_changes(job: Job, program: Program, z: int, known: Waits | None = None)
     for i, before in enumerate(waiting.before):
         for j in before:
             yield from ((i, *change, False) for change in book.landed(lane[j]))
-        yield from ((i, "buffers", -message_bytes(job), False) for _ in waiting.forgets[i])
+        yield from ((i, "buffers", -book.message, False) for _ in waiting.forgets[i])
         if i < len(lane):
             yield from ((i, *change, change[0] in ("activations", "gathered")) for change in book.does(lane[i]))
 
@@ -65,13 +65,17 @@ class _Book:
         self.job, self.zero, self.size = job, job.effective_zero, job.precision
         self.home = {unit: b for b in lane_buckets(job, z) for unit in b.units}
         self.named = {b.name: b for b in self.home.values()}
-        self.kept = {unit: (kept_bytes(job, unit), activation_bytes(job, unit)) for unit in lane_units(job, z)}
+        self.message = message_bytes(job)
+        units = lane_units(job, z)
+        self.kept = {unit: kept_bytes(job, unit) for unit in units}  # by forward
+        self.whole = {unit: activation_bytes(job, unit) for unit in units}  # when backward begins
+        self.left = {unit: held_for_weight_bytes(job, unit) for unit in units}  # by the input part of a split one
         self.open_gradients: set[str] = set()
 
     def landed(self, a: Action) -> Iterator[tuple[str, int]]:
         """When the communication that `a` started is waited for."""
         if a.kind in RECEIVES or a.kind in SENDS:
-            yield "buffers", -message_bytes(self.job)
+            yield "buffers", -self.message
         elif a.kind is Kind.REDUCE and a.axis == "dp" and self.zero >= 2:
             self.open_gradients.discard(a.unit)
             yield "buffers", -(self.named[a.unit].padded + self.named[a.unit].shard) * self.size.grad
@@ -79,17 +83,16 @@ class _Book:
     def does(self, a: Action) -> Iterator[tuple[str, int]]:
         """When `a` itself runs."""
         if a.kind in RECEIVES or a.kind in SENDS:
-            yield "buffers", message_bytes(self.job)
+            yield "buffers", self.message
         elif a.kind is Kind.FORWARD:
-            yield "activations", self.kept[a.unit][0]
+            yield "activations", self.kept[a.unit]
         elif a.kind is Kind.RECOMPUTE:
-            yield "activations", self.kept[a.unit][1] - self.kept[a.unit][0]
+            yield "activations", self.whole[a.unit] - self.kept[a.unit]
         elif a.kind is Kind.BACKWARD_INPUT:
-            yield "activations", held_for_weight_bytes(self.job, a.unit) - self.kept[a.unit][1]
+            yield "activations", self.left[a.unit] - self.whole[a.unit]
         elif a.kind in ADDS_GRADIENT:
             yield from self._opened(a)
-            last = self.kept[a.unit][1] if a.kind is Kind.BACKWARD else held_for_weight_bytes(self.job, a.unit)
-            yield "activations", -last
+            yield "activations", -(self.whole if a.kind is Kind.BACKWARD else self.left)[a.unit]
         elif a.kind is Kind.REDUCE and a.axis == "dp" and self.zero >= 2:
             yield "buffers", self.named[a.unit].shard * self.size.grad
         elif a.kind in (Kind.GATHER, Kind.RELEASE) and self.zero == 3:

@@ -172,7 +172,8 @@ class _Part:
 
 def _script(job: Job, lane: Sequence[Action], known: Waits, z: int, backend: str) -> list[_Part]:
     """What a lane does in order, its waits spelled out."""
-    templates = _templates(job, lane, z, backend)
+    keys = [_template_key(a) for a in lane]
+    templates = _templates(job, dict(zip(keys, lane, strict=True)), z, backend)
     script: list[_Part] = []
     place: list[int] = []  # of each action in the script
     for i, awaited in enumerate(known.before):
@@ -180,7 +181,7 @@ def _script(job: Job, lane: Sequence[Action], known: Waits, z: int, backend: str
             script.append(_Part(lane[j], f"wait {script[place[j]].label}", WAIT, place[j]))
         if i < len(lane):
             place.append(len(script))
-            script.append(_Part(lane[i], str(lane[i]), templates[_template_key(lane[i])]))
+            script.append(_Part(lane[i], str(lane[i]), templates[keys[i]]))
     return script
 
 
@@ -191,16 +192,16 @@ def _template_key(a: Action) -> tuple[object, ...]:
     return a.kind, a.unit, a.peer, a.axis, a.op
 
 
-def _templates(job: Job, lane: Sequence[Action], z: int, backend: str) -> dict[tuple[object, ...], Template]:
+def _templates(
+    job: Job, examples: dict[tuple[object, ...], Action], z: int, backend: str
+) -> dict[tuple[object, ...], Template]:
+    """The template for each key. examples: an action of each."""
     from engine.meta_templates import step_template, unit_templates  # torch, seconds to import
 
-    split = any(a.kind is Kind.BACKWARD_INPUT for a in lane)
+    split = any(a.kind is Kind.BACKWARD_INPUT for a in examples.values())
     units, buckets = unit_templates(job, backend, split), {b.name: b for b in lane_buckets(job, z)}
     found: dict[tuple[object, ...], Template] = {}
-    for a in lane:
-        key = _template_key(a)
-        if key in found:
-            continue
+    for key, a in examples.items():
         if a.kind is Kind.STEP:
             found[key] = step_template(job, z, backend)
         elif a.kind in COMPUTE:

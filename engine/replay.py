@@ -1,8 +1,8 @@
 """Replay: puts a recorded step on a described cluster and says when everything would happen there.
 
 What a rank does, in which order, and what waits for what come from the recording; what each operation costs comes
-from the cluster; measured times play no part. The result is a recording like any other. Not modelled: the host's
-overhead between two rows, which is 0, and two streams getting in each other's way on one link.
+from the cluster; measured times play no part. The result is a recording like any other. Not modelled: two streams
+getting in each other's way on one link, and communication taking a core from computing.
 """
 
 from __future__ import annotations

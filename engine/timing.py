@@ -24,11 +24,13 @@ PS = 1e12  # picoseconds in a second
 class Seconds:
     """What the rows of a step cost. own: of a computation, its child collectives excluded; unused for other rows.
 
-    together: of a communication, from when all its members are there; the row of its lowest rank counts.
+    together: of a communication, from when all its members are there; the row of its lowest rank counts. host: from
+    each row to the next of its rank, all that happens inside an action belonging to it; one number for all will do.
     """
 
     own: NDArray[np.float64]
     together: NDArray[np.float64]
+    host: NDArray[np.float64] | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ class Graph:
     def times(self, seconds: Seconds) -> Times:
         """The times of every row at these costs."""
         work = _work(self.rows, _whole(seconds.own))
-        before = np.cumsum(work) - work
+        with_host = work + _host(self.rows, _whole(np.broadcast_to(seconds.host, len(work))))
+        before = np.cumsum(with_host) - with_host
         passed = before - before[self.clocks.base]
         cost = np.append(_whole(seconds.together)[self.meetings.first], 0)  # a wait adds nothing
         close = np.where(self.closes < 0, -1, cost[self.closes])
@@ -133,6 +136,14 @@ def _work(rows: StepRows, own: Numbers) -> Numbers:
     work[inside] = until - at
     assert (work[inside] >= 0).all(), "the collectives inside an action are recorded in their order"
     return work
+
+
+def _host(rows: StepRows, seconds: Numbers) -> Numbers:
+    """The host's time after each row: after an action once the last of what happens inside it is over."""
+    own = np.flatnonzero(rows.parent < 0)
+    host = np.zeros(len(rows), np.int64)
+    host[last_inside(rows)[own]] = seconds[own]
+    return host
 
 
 def graph(rows: StepRows) -> Graph:

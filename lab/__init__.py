@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     import threading
 
     from engine.job import Job
+    from engine.planner import Search
     from engine.program import Program
     from lab.execute import OnProgress
 
-__all__ = ["Run", "load", "run", "runs"]
+__all__ = ["Run", "load", "plan", "run", "runs"]
 
 
 def run(
@@ -79,6 +80,17 @@ def _scheduled(base: Job | str | Path | None, options: dict[str, Any]) -> Progra
     job = _job(base, {name: value for name, value in options.items() if name != "schedule"})
     rules.check(job)
     return schedule_program(job, options["schedule"])
+
+
+def plan(*, model: str | Job, cluster: str = "a100-dgx", gpus: int, refine: int = 5, **fixed: Any) -> Search:
+    """Every legal plan of a model on `gpus` devices of a described cluster, the fastest that fit first.
+
+    model: a preset's name or a `Job`. fixed: options that keep their values, such as `tp=4, zero=1`. refine: how many
+    of the best are replayed. Loads torch into this process. Raises `JobRefused` with one sentence.
+    """
+    from lab.planning import plan
+
+    return plan(model, cluster, gpus, refine=refine, **fixed)
 
 
 def load(name: str | int = "latest") -> Run:

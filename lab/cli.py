@@ -14,6 +14,7 @@ from engine.job import JobRefused
 from lab import commands
 from lab.commands import FAILED, INTERRUPTED, OK, REFUSED, say
 from lab.options import Parser, add_job_options, parse
+from lab.planning import DEFAULT_CLUSTER, SHOWN
 from lab.runs import RunCorrupt, RunNotFound, StoreError
 
 EXAMPLES = """examples:
@@ -81,6 +82,7 @@ def _parser() -> Parser:
     show = command(commands.show, "show the summary of a run again", "RUN [options]")
     _options_of_program(command(commands.program, "print the program that a plan compiles to"))
     report = command(commands.report, "write a run as one HTML file that needs nothing else", "RUN [options]")
+    _options_of_plan(command(commands.plan, "find the fastest plan that fits, on a described cluster"))
     doctor = command(commands.doctor, "check that everything a run needs works here")
     demo = command(commands.demo, "run 2 × 2 × 2 ranks with ZeRO-1 on real text and write a report of it")
     for one in (show, report):
@@ -106,6 +108,17 @@ def _options_of_program(parser: Parser) -> None:
     parser.add_argument("--rank", metavar="N", help="only what this rank runs")
     parser.add_argument("--grid", action="store_true", help="draw ranks × time at unit costs instead")
     parser.add_argument("--against", metavar="OPTIONS", help='compare with these options, as in "--zero 1"')
+    add_job_options(parser)
+
+
+def _options_of_plan(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--model", metavar="PRESET", help="a published model by name; default: the job's own")
+    parser.add_argument("--cluster", metavar="NAME", default=DEFAULT_CLUSTER, help=f"default: {DEFAULT_CLUSTER}")
+    parser.add_argument("--gpus", metavar="N", required=True, help="how many devices there are")
+    parser.add_argument("--top", metavar="N", default=str(SHOWN), help=f"how many plans to show; default: {SHOWN}")
+    parser.add_argument("--refine", metavar="N", default="5", help="how many of the best to replay; default: 5")
+    parser.add_argument("--reserve", metavar="GB", help="memory of each device kept free; default: 5 %%")
     add_job_options(parser)
 
 

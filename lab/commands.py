@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.job import Job, JobRefused
-from lab.options import job_of
+from lab.options import given, job_of, number, whole_number
 from lab.runs import Run, Store, StoreError, load
 from lab.runs import runs as all_runs
 
@@ -186,6 +186,22 @@ def program(args: Namespace) -> int:
     from lab.program_text import print_program
 
     print_program(args, job_of(args), _console())
+    return OK
+
+
+def plan(args: Namespace) -> int:
+    from lab.planning import as_json, plan, print_search
+
+    top, refine = whole_number(args.top, "top", 1), whole_number(args.refine, "refine")
+    base = job_of(args) if args.job is not None else Job()
+    found = plan(
+        args.model or base, args.cluster, whole_number(args.gpus, "gpus", 1), refine=refine,
+        reserve_gb=None if args.reserve is None else number(args.reserve, "reserve"), **given(args),
+    )  # fmt: skip
+    if args.json:
+        print(json.dumps(as_json(found, top)))
+    else:
+        print_search(found, _console(), top)
     return OK
 
 

@@ -117,13 +117,37 @@ def field_docs(kind: type[Any]) -> dict[str, str]:
 
 def job_of(args: argparse.Namespace, base: Job | None = None) -> Job:
     """The job that the options describe, on top of `--job` or `base`. Raises `JobRefused`."""
-    known = {field.name for kind in SECTIONS.values() for field in fields(kind)}
-    given = {name: value for name, value in vars(args).items() if name in known}
-    if "partition" in given:
-        given["partition"] = _numbers(given["partition"])
     if args.job is not None:
-        return Job.from_toml(Path(args.job), **given)
-    return Job.from_options(base, **given)
+        return Job.from_toml(Path(args.job), **given(args))
+    return Job.from_options(base, **given(args))
+
+
+def given(args: argparse.Namespace) -> dict[str, Any]:
+    """The job options on the command line, by name."""
+    known = {field.name for kind in SECTIONS.values() for field in fields(kind)}
+    found = {name: value for name, value in vars(args).items() if name in known}
+    if "partition" in found:
+        found["partition"] = _numbers(found["partition"])
+    return found
+
+
+def whole_number(text: str, name: str, least: int = 0) -> int:
+    """Of an option that is not the job's. Raises `JobRefused`."""
+    try:
+        found = int(text)
+    except ValueError:
+        raise JobRefused(f"{name}={text!r} is not valid: use a whole number.") from None
+    if found < least:
+        raise JobRefused(f"{name}={found} is too small: use {least} or more.")
+    return found
+
+
+def number(text: str, name: str) -> float:
+    """The same with a point."""
+    try:
+        return float(text)
+    except ValueError:
+        raise JobRefused(f"{name}={text!r} is not valid: use a number.") from None
 
 
 def _numbers(text: str) -> tuple[int, ...]:

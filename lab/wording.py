@@ -70,3 +70,8 @@ def seconds(value: float) -> str:
         if value * scale >= 0.9995 or name == "µs":
             return f"{value * scale:.3g} {name}"
     raise AssertionError
+
+
+def longer(difference: float) -> str:
+    """A difference in seconds in words: 9 ms more, 85 µs less."""
+    return f"{seconds(abs(difference))} {'more' if difference >= 0 else 'less'}"

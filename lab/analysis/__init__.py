@@ -2,6 +2,7 @@
 
 from engine.rows import recorded_steps
 from lab.analysis.communication import communication, communication_matrix
+from lab.analysis.gap import PART_NAMES, PARTS, Gap, Part, gap
 from lab.analysis.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_cause, idle_spans
 from lab.analysis.memory import memory_over_time, memory_peaks
 from lab.analysis.overlap import core_wait, overlap
@@ -9,14 +10,19 @@ from lab.analysis.table import NoStep, StepOps, step_ops, step_window, typical_s
 
 __all__ = [
     "CAUSES",
+    "PARTS",
+    "PART_NAMES",
+    "Gap",
     "Idle",
     "NoStep",
+    "Part",
     "StepOps",
     "bubble",
     "bubble_formula",
     "communication",
     "communication_matrix",
     "core_wait",
+    "gap",
     "idle_by_cause",
     "idle_spans",
     "memory_over_time",

@@ -54,13 +54,34 @@ def blocking(ops: StepOps) -> Mask:
     return ~ops.on_compute & (ops.parent >= 0)
 
 
-def core_wait_ns(ops: StepOps, rows: slice) -> int:
+def computing_ns(ops: StepOps, rows: slice) -> dict[str, int]:
+    """ns that a rank really computes (see `computing_spans`), by kind of action."""
+    computing = computing_spans(ops, rows)
+    kind, work = ops.kind[rows], ops.is_compute[rows]
+    start, end = ops.start[rows], ops.end[rows]
+    return {
+        str(name): length(both(computing, spans(start[mine], end[mine])))
+        for name in sorted(set(kind[work]))
+        for mine in [work & (kind == name)]
+    }
+
+
+def core_waits_ns(ops: StepOps, rows: slice) -> dict[str, int]:
     """ns in which a rank seems to compute but its main thread has no core: time(computing) − its processor time.
 
-    0 where processor time was not recorded.
+    By kind of action; 0 where processor time was not recorded.
     """
-    used = int(ops.cpu[rows][ops.is_compute[rows]].sum())
-    return max(0, length(computing_spans(ops, rows)) - used) if used > 0 else 0
+    used, kind = ops.cpu[rows], ops.kind[rows]
+    known = bool((used > 0).any())
+    return {
+        name: max(0, computing - int(used[kind == name].sum())) if known else 0
+        for name, computing in computing_ns(ops, rows).items()
+    }
+
+
+def core_wait_ns(ops: StepOps, rows: slice) -> int:
+    """The same, of all kinds together."""
+    return sum(core_waits_ns(ops, rows).values())
 
 
 def core_wait(recording: Recording, step: int) -> float | None:

@@ -15,6 +15,7 @@ from engine.recording import Recording
 from lab import analysis
 from lab.figures.bubble import bubble_figure, time_shares
 from lab.figures.communication import communication_figure, matrix_figure
+from lab.figures.comparison import comparison_figure
 from lab.figures.grid import Colour, grid_figure
 from lab.figures.memory import memory_figure, memory_over_time_figure
 from lab.figures.palette import CONFIG, Theme, empty
@@ -55,8 +56,13 @@ def _keep_figures_local() -> None:
 _keep_figures_local()
 
 
-def timeline(run: HasRecording, step: int | None = None, theme: Theme = "light") -> go.Figure:
-    """Ranks × time of one step."""
+def timeline(
+    run: HasRecording, step: int | None = None, theme: Theme = "light", replay: Recording | None = None
+) -> go.Figure:
+    """Ranks × time of one step; with its replay, if there is one, on the same axis, a lane of it below each lane."""
+    step = analysis.typical_step(run.recording) if step is None else step
+    if replay is not None and step is not None:
+        return comparison_figure(run.recording, replay, run.job, step=step, theme=theme)
     by_hand = run.summary["bubble"]["formula"] is None
     return timeline_figure(run.recording, run.job, step=step, theme=theme, by_hand=by_hand)
 

@@ -47,7 +47,7 @@ class Boxes:
 @dataclass(frozen=True)
 class Lanes:
     """A step laid out: ranks from top to bottom, a thick compute lane each and a thin one for each busy
-    axis.
+    axis. offset: how far down the first rank lies.
     """
 
     ops: StepOps
@@ -56,16 +56,22 @@ class Lanes:
     end: int
     order: list[int]
     axes: tuple[str, ...]
+    offset: float = 0.0
 
     @property
     def milliseconds(self) -> float:
         return (self.end - self.origin) / 1e6
 
-    def row_of(self, ranks: Numbers) -> NDArray[np.int64]:
+    def row_of(self, ranks: Numbers) -> NDArray[np.float64]:
         """Position from the top of each rank."""
-        place = np.zeros(max(self.order) + 1, np.int64)
-        place[self.order] = np.arange(len(self.order))
+        place = np.zeros(max(self.order) + 1)
+        place[self.order] = np.arange(len(self.order)) + self.offset
         return place[ranks]
+
+    def name_of(self, rank: int) -> str:
+        """What a rank is called: with how many others it stands for, where these are not recorded themselves."""
+        others = self.ops.weight.get(rank, 1) - 1
+        return f"rank {rank} (and {others} like it)" if others else f"rank {rank}"
 
     def thin_y(self, axis: str) -> float:
         """Where the thin lane of an axis lies below its rank's compute lane."""
@@ -118,7 +124,7 @@ def boxes(lanes: Lanes, p: Palette) -> dict[str, Boxes]:
         y = float(lanes.row_of(np.array([idle.rank]))[0])
         length = seconds((idle.end_ns - idle.start_ns) / 1e9)
         waits = "" if idle.cause in ("done", "host") else "waits "
-        hover = f"<b>idle, rank {idle.rank}</b> for {length}<br>{waits}{idle.why}"
+        hover = f"<b>idle, {lanes.name_of(idle.rank)}</b> for {length}<br>{waits}{idle.why}"
         _put(found["idle"], lanes, idle.start_ns, idle.end_ns, y, COMPUTE_HEIGHT, hover)
     return found
 
@@ -135,7 +141,7 @@ def _words(lanes: Lanes, i: int, start: int) -> str:
     """What a box says when pointed at."""
     ops = lanes.ops
     begin, length = (start - lanes.origin) / 1e9, (int(ops.end[i]) - start) / 1e9
-    lines = [f"<b>{ops.name[i]}</b>, rank {ops.rank[i]}", f"{seconds(length)}, from {seconds(begin)} on"]
+    lines = [f"<b>{ops.name[i]}</b>, {lanes.name_of(int(ops.rank[i]))}", f"{seconds(length)}, from {seconds(begin)} on"]
     if not ops.on_compute[i]:
         lines.append(f"{nbytes(int(ops.logical[i]))} by the algorithm, {nbytes(int(ops.wire[i]))} on the wire")
         lines.append(f"{AXIS_NAMES.get(str(ops.axis[i]), '')} axis, ranks {', '.join(map(str, ops.peers[i][:8]))}")

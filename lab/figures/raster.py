@@ -16,8 +16,11 @@ CELLS = 1000
 Floats = NDArray[np.float64]
 
 
-def raster_traces(lanes: Lanes, p: Palette) -> list[go.Heatmap]:
-    """One heatmap a category, blank where another one dominates; nothing is left out by sampling."""
+def raster_traces(lanes: Lanes, p: Palette, of: str = "") -> list[go.Heatmap]:
+    """One heatmap a category, blank where another one dominates; nothing is left out by sampling.
+
+    of: which of several steps this is; goes into the names of the rows.
+    """
     shares, edges = compute_shares(lanes)
     dominant = shares.argmax(axis=0)
     centres = (edges[:-1] + edges[1:]) / 2
@@ -31,7 +34,7 @@ def raster_traces(lanes: Lanes, p: Palette) -> list[go.Heatmap]:
             go.Heatmap(
                 z=share,
                 x=centres.astype(np.float32),
-                y=[f"rank {rank}" for rank in lanes.order],
+                y=[row_name(lanes, rank, of) for rank in lanes.order],
                 name=LABELS[name],
                 ygap=2,
                 colorscale=[[0, colour], [1, colour]],
@@ -43,6 +46,10 @@ def raster_traces(lanes: Lanes, p: Palette) -> list[go.Heatmap]:
             )
         )
     return traces
+
+
+def row_name(lanes: Lanes, rank: int, of: str = "") -> str:
+    return f"{lanes.name_of(rank)} {of}".rstrip()
 
 
 def compute_shares(lanes: Lanes) -> tuple[Floats, Floats]:

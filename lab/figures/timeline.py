@@ -29,7 +29,7 @@ def timeline_figure(
         return empty("Timeline", "No step was completed, so there is nothing to draw.", theme)
     lanes = lay_out(step_ops(recording, step), mesh_of(job))
     p, few = palette(theme), _few(lanes)
-    traces = _bars(boxes(lanes, p), p, theme) + _texts(lanes, p) if few else raster_traces(lanes, p)
+    traces = bars(boxes(lanes, p), p, theme) + texts(lanes, p) if few else raster_traces(lanes, p)
     height = min(90 + (74 if few else 18) * len(lanes.order), 1400)
     fig = figure(
         timeline_title(recording, job, step, by_hand), theme, height, traces, barmode="overlay", hovermode="closest"
@@ -53,7 +53,7 @@ def timeline_title(recording: Recording, job: Job, step: int, by_hand: bool = Fa
     return f"{found}; {name} formula {percent(formula)}" if p > 1 else f"{found}; no pipeline"
 
 
-def _bars(found: dict[str, Boxes], p: Palette, theme: Theme) -> list[go.Bar]:
+def bars(found: dict[str, Boxes], p: Palette, theme: Theme) -> list[go.Bar]:
     """One trace a category: the cost of drawing grows with the number of traces."""
     colours = dict(zip(CATEGORIES, p.every, strict=True))
     traces = []
@@ -72,7 +72,7 @@ def _bars(found: dict[str, Boxes], p: Palette, theme: Theme) -> list[go.Bar]:
     return traces
 
 
-def _texts(lanes: Lanes, p: Palette) -> list[go.Scatter]:
+def texts(lanes: Lanes, p: Palette) -> list[go.Scatter]:
     found = list(labels(lanes, _NARROWEST))
     if not found:
         return []
@@ -87,7 +87,7 @@ def _rank_axis(lanes: Lanes) -> dict[str, object]:
     at = {r: lanes.mesh.coordinate(r) for r in lanes.order}
     degrees = [axis for axis in ("dp", "tp", "pp") if lanes.mesh.degree(axis) > 1]
     where = {r: " ".join(f"{axis}{getattr(at[r], axis)}" for axis in degrees) for r in lanes.order}
-    names = [f"rank {r}<br><span style='font-size:10px'>{where[r]}</span>" for r in lanes.order]
+    names = [f"{rank_label(lanes, r)}<br><span style='font-size:10px'>{where[r]}</span>" for r in lanes.order]
     places = [float(row) for row in range(len(names))]
     if len(lanes.order) > _MOST_NAMED_LANES:
         names = [str(r) for r in lanes.order]
@@ -99,6 +99,11 @@ def _rank_axis(lanes: Lanes) -> dict[str, object]:
     return {
         "tickvals": places, "ticktext": names, "range": [bottom, -0.45], "showgrid": False, "zeroline": False,
     }  # fmt: skip
+
+
+def rank_label(lanes: Lanes, rank: int) -> str:
+    """The rank's name, on two lines where it stands for others."""
+    return lanes.name_of(rank).replace(" (", "<br>(")
 
 
 def describe(lanes: Lanes) -> str:

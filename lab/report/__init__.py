@@ -9,9 +9,10 @@ from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
+from engine.recording import Recording
 from engine.rules import notes
 from lab.folder import write_whole
-from lab.report import proof, sections
+from lab.report import predicted, proof, sections
 from lab.report.html import Html, join, paragraph, tag
 from lab.report.reportable import Reportable
 from lab.report.words import DEFINITIONS, command_line, job_in_words
@@ -26,6 +27,7 @@ _POLICY = (
 )
 _PARTS = {
     "time": "Time",
+    "predicted": "Predicted against measured",
     "grid": "Place",
     "memory": "Memory",
     "communication": "Communication",
@@ -34,19 +36,22 @@ _PARTS = {
 }
 
 
-def write_report(run: Reportable, path: Path) -> Path:
+def write_report(run: Reportable, path: Path, replay: Recording | None = None, cluster: str = "") -> Path:
     """Writes the report of a run, finished or not, to `path` and returns it. An old file is replaced in one
-    step.
+    step. See `report_html`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, report_html(run))
+    write_whole(path, report_html(run, replay, cluster))
     return path
 
 
-def report_html(run: Reportable) -> str:
+def report_html(run: Reportable, replay: Recording | None = None, cluster: str = "") -> str:
     """The whole page: text and tables first, so that they can be read while the script with plotly.js still
     loads.
+
+    replay: of the run, on the described cluster of the name `cluster`; laid beside what was measured.
     """
+    compared = Html("") if replay is None else predicted.predicted_section(run, replay, cluster)
     head = join(
         [
             Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
@@ -58,7 +63,9 @@ def report_html(run: Reportable) -> str:
     )
     scripts = Html(f"<script>{get_plotlyjs()}</script><script>{_asset('page.js')}</script>")
     skip = tag("a", "Skip to the report", href="#report", class_="skip")
-    body = join([skip, _header(run), tag("main", *_main(run), id="report"), _footer(run), scripts])
+    body = join(
+        [skip, _header(run, bool(compared)), tag("main", *_main(run, compared), id="report"), _footer(run), scripts]
+    )
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
 
 
@@ -66,10 +73,12 @@ def _asset(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
 
-def _header(run: Reportable) -> Html:
+def _header(run: Reportable, compared: bool) -> Html:
     plan = run.job.plan
     shape = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
-    links = [tag("li", tag("a", title, href=f"#{name}")) for name, title in _PARTS.items()]
+    links = [
+        tag("li", tag("a", title, href=f"#{name}")) for name, title in _PARTS.items() if compared or name != "predicted"
+    ]
     return tag(
         "header",
         tag("h1", f"{shape}{f', ZeRO-{plan.zero}' if run.job.effective_zero else ''}"),
@@ -82,10 +91,11 @@ def _header(run: Reportable) -> Html:
     )
 
 
-def _main(run: Reportable) -> list[Html]:
+def _main(run: Reportable, compared: Html) -> list[Html]:
     return [
         Html("<noscript><p>The figures need JavaScript; every number is in the tables too.</p></noscript>"),
         sections.time_section(run),
+        compared,
         sections.grid_section(run),
         sections.memory_section(run),
         sections.communication_section(run),

@@ -47,7 +47,7 @@ def test_times_that_do_not_grow_with_the_size_are_refused() -> None:
 def test_a_device_is_found_again_from_the_times_it_would_cause() -> None:
     device = Device(
         name="core", flops={"fp32": 5e10, "bf16": 1e11}, achievable=((2 * 64**3, 0.5), (2 * 256**3, 1.0)),
-        memory_bytes=10**9, memory_bandwidth=2e10, memory_fraction=0.25, operator_s=2e-5,
+        memory_bytes=10**9, memory_bandwidth=2e10, memory_fraction=0.25, operator_s=2e-5, host_s=9e-5,
     )  # fmt: skip
     dispatch, rates = 1e-5, {("fp32", 64): 2.5e10, ("fp32", 256): 5e10, ("bf16", 256): 1e11}
     events: list[Event] = [{"kind": "product", "dtype": "fp32", "width": NOTHING, "seconds": dispatch}]
@@ -55,16 +55,19 @@ def test_a_device_is_found_again_from_the_times_it_would_cause() -> None:
         seconds = dispatch + 3 * 2 * width**3 / rate
         events.append({"kind": "product", "dtype": dtype, "width": width, "seconds": seconds})
     events.append({"kind": "stream", "bytes": 10**8, "seconds": 10**8 / 2e10})
-    for flops, dense, touched, operators in [(10**6, 10**5, 2 * 10**5, 40), (10**9, 10**7, 4 * 10**7, 50)]:
-        layer = {"flops": flops, "matmuls": 18, "matmul_bytes": dense, "touched_bytes": touched, "operators": operators}
-        layer |= {"batched_flops": flops // 10, "batched_bytes": dense // 2}
-        seconds = float(compute_seconds(device, "fp32", *([value] for value in layer.values()))[0])
-        events.append({"kind": "layer", **layer, "seconds": seconds})
+    events.append({"kind": "host", "seconds": 4e-5})
+    sorts = [(10**6, 10**5, 2 * 10**5, 40), (10**9, 10**7, 4 * 10**7, 50), (10**5, 10**4, 10**5, 2)]
+    for flops, dense, touched, operators in sorts:
+        row = {"flops": flops, "matmuls": 18, "matmul_bytes": dense, "touched_bytes": touched, "operators": operators}
+        row |= {"batched_flops": flops // 10, "batched_bytes": dense // 2}
+        seconds = float(compute_seconds(device, "fp32", *([value] for value in row.values()))[0])
+        events.append({"kind": "row", **row, "seconds": seconds + 5e-5})
     found = fit_device(events, "core", 10**9)
     assert found.flops == pytest.approx(dict(device.flops), rel=1e-3)
     assert np.array(found.achievable) == pytest.approx(np.array(device.achievable), rel=1e-3)
     assert found.memory_bandwidth == pytest.approx(2e10, rel=1e-3)
     assert (found.memory_fraction, found.operator_s) == pytest.approx((0.25, 2e-5), rel=1e-2)
+    assert found.host_s == pytest.approx(4e-5 + 5e-5, rel=1e-2)  # between the rows, and in them besides their operators
 
 
 def test_a_fit_leaves_out_what_would_be_negative() -> None:
@@ -87,14 +90,15 @@ def test_this_machine_is_measured_by_real_processes_and_kept(here: tuple[Cluster
     assert [path.name for path in folder.iterdir()] == ["here.toml"]
     assert (found.devices, found.shared, found.backend) == (cores(), True, "gloo")
     assert any(text.startswith("all_reduce of") for text in heard)
-    assert any(text.startswith("a transformer layer of") for text in heard)
+    assert any(text.startswith("a computation of") for text in heard)
+    assert "Python between two operations" in heard
 
 
 def test_what_was_measured_makes_sense(here: tuple[Cluster, Path, list[str]]) -> None:
     found = here[0]
     device = found.device_of(0, 1)
     assert max(fraction for _, fraction in device.achievable) == 1
-    assert device.operator_s > 0
+    assert device.operator_s > 0 and device.host_s > 0
     assert all(math.isfinite(rate) for rate in device.flops.values())
     few, many = (group_cost(found, tuple(range(n)), n).seconds("all_reduce", 10**6) for n in (2, 8))
     assert few < many

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cluster import Cluster, Device, Link, Nodes, SlowLink, checked, cluster_files, load_cluster, scaled
@@ -28,6 +28,7 @@ DEVICES = st.builds(
     memory_bandwidth=POSITIVE,
     memory_fraction=SHARE,
     operator_s=st.floats(0, 1),
+    host_s=st.floats(0, 1),
     source=st.text(),
 )
 GROUPS = st.builds(Nodes, count=st.integers(1, 9), devices=st.integers(1, 9), device=DEVICES, inside=LINKS)
@@ -47,6 +48,7 @@ CLUSTERS = st.builds(
 
 
 @given(CLUSTERS)
+@settings(deadline=None)
 def test_a_cluster_written_and_read_back_is_the_same(tmp_path_factory: pytest.TempPathFactory, made: Cluster) -> None:
     path = tmp_path_factory.mktemp("clusters") / "made.toml"
     path.write_text(made.to_toml(), encoding="utf-8")

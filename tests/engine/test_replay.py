@@ -139,12 +139,14 @@ def test_memory_keeps_its_place_among_the_operations() -> None:
 
 # -- formulas
 
+ONE_CHUNK = (("naive", 1), ("gpipe", 1), ("1f1b", 1), ("zb-h1", 1))
 PLANS = [
     {"pp": p, "microbatches": m, "schedule": schedule, "chunks": v, "layers": p * v, "batch": m}
     for p in range(1, 7)
     for m in (1, 2, 3, 5, 6, 8, 12)
-    for schedule, v in (("naive", 1), ("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3))
+    for schedule, v in (*ONE_CHUNK, ("interleaved", 2), ("interleaved", 3))
     if schedule != "interleaved" or (m % p == 0 and p > 1)
+    if schedule != "zb-h1" or m >= p > 1
 ]
 
 
@@ -154,7 +156,8 @@ def test_the_bubble_is_that_of_the_formula_where_communication_is_free(overlap: 
         job = Job.from_options(**options, overlap=overlap)
         check(job)
         out = replay_at(written(job), job, uniform())
-        assert analysis.bubble(out, job, 0) == pytest.approx(float(formulas.bubble_formula(job)), abs=1e-12), job
+        formula = formulas.bubble_formula(job)
+        assert formula is not None and analysis.bubble(out, job, 0) == pytest.approx(float(formula), abs=1e-12), job
 
 
 def test_other_axes_leave_the_bubble_as_it_is() -> None:
@@ -181,7 +184,7 @@ def ends(costs: Callable[[StepRows], Seconds]) -> Any:
 def test_costs_that_are_k_times_as_high_give_times_that_are_k_times_as_late(talk: dict[str, int], k: int) -> None:
     once = ends(uniform(1e-3, 2e-3, **{name: n * 1e-6 for name, n in talk.items()}))
     times = ends(uniform(k * 1e-3, k * 2e-3, **{name: n * k * 1e-6 for name, n in talk.items()}))
-    assert (times == k * once).all()
+    assert (abs(times - k * once) <= k).all()  # both are rounded to ns
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,0 +1,148 @@
+"""The planner's answers: what fits, what wins and why, what stands idle. Directions of published claims, as found."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from functools import cache
+
+import pytest
+import torch  # noqa: F401  # as the process of a user who has planned before
+
+from engine import meta_templates, rules
+from engine.cluster import load_cluster
+from engine.formulas import model_flops
+from engine.job import Job, JobRefused, Model, Training
+from engine.planner import Search, search
+from engine.planner_words import crosses_nodes, idle_note
+from engine.presets import preset
+
+A100 = load_cluster("a100-dgx")
+SMALL = Job(
+    model=Model(layers=8, hidden=512, heads=8, seq=256, vocab=1024, tied=True),
+    training=Training(batch=32, precision="mixed18"),
+)
+
+
+@cache
+def found(name: str, gpus: int, **fixed: object) -> Search:
+    return search(name, A100, gpus, fixed=fixed, refine=0)
+
+
+def test_the_ranking_is_by_time_and_every_plan_is_legal_and_fits() -> None:
+    result = search(SMALL, A100, 8, refine=3)
+    replayed = [one.seconds for one in result.ranked if one.refined]
+    estimated = [one.seconds for one in result.ranked if not one.refined]
+    assert len(replayed) == 3
+    assert replayed == sorted(replayed)
+    assert estimated == sorted(estimated)
+    for one in result.ranked:
+        rules.check(one.job)
+        assert one.bytes <= result.limit_bytes
+        assert one.job.world_size == 8
+        assert one.mfu == pytest.approx(model_flops(one.job) / one.seconds / (8 * 312e12))
+        assert one.tokens_per_second == pytest.approx(32 * 256 / one.seconds)
+
+
+def test_twelve_ranks_of_sixty_four_gpus_leave_four_idle() -> None:
+    """C1: 64 is no multiple of tensor 4 × pipeline 3."""
+    result = found("example-12-layer", 64, tp=4, pp=3)
+    assert result.idle_gpus == 4
+    assert result.winner.job.world_size == 60
+    assert any("4 of 64 GPUs stand idle" in sentence for sentence in result.sentences)
+    note = idle_note(preset("example-12-layer").job, 64, 4, 3)
+    assert "64 GPUs with tp 4 × pp 3 = 12: 60 work, 4 stand idle" in note
+    assert "tp 4 × pp 2 (dp 8)" in note
+    assert "tp 4 × pp 4 (dp 4)" in note
+    assert "none stands idle" in idle_note(preset("example-12-layer").job, 64, 4, 4)
+
+
+def test_all_gpus_work_when_nothing_is_fixed() -> None:
+    assert found("example-12-layer", 64).idle_gpus == 0
+
+
+def test_more_reserve_drops_more_plans_and_each_says_by_how_much() -> None:
+    little, much = (search("llama2-7b", A100, 8, reserve_bytes=n * 10**9, refine=0) for n in (1, 40))
+    assert much.fitting < little.fitting
+    for result in (little, much):
+        assert result.fitting + sum(one.count for one in result.dropped) == result.legal
+        for one in result.dropped:
+            assert one.over > 0
+            assert any(
+                one.category in sentence and f"{one.over / 1e9:.3g} GB more" in sentence
+                for sentence in result.sentences
+            )
+
+
+def test_each_nearest_loser_differs_in_its_knob_and_names_a_reason() -> None:
+    result = found("llama2-7b", 64)
+    best = result.winner.job
+    for knob, other in result.nearest.items():
+        mine = best.microbatch_size if knob == "microbatch size" else getattr(best.plan, knob)
+        theirs = other.job.microbatch_size if knob == "microbatch size" else getattr(other.job.plan, knob)
+        assert mine != theirs
+        assert other.estimate >= result.winner.estimate
+    assert "recompute=selective: +" in " ".join(result.sentences)
+
+
+def test_gpt3_on_1024_gpus_is_searched_quickly_and_keeps_tensor_groups_within_nodes() -> None:
+    found("example-12-layer", 8)  # torch's modules for meta tensors load once
+    meta_templates._unit_templates.cache_clear()
+    began = time.process_time()
+    result = search("gpt3-175b", A100, 1024, refine=0)
+    took = time.process_time() - began
+    assert result.legal > 50_000
+    assert took < 30, "seconds of processor; generous, since other programs share it"
+    assert not crosses_nodes(result.winner.job, A100)
+    assert result.winner.job.plan.tp <= 8
+
+
+@pytest.mark.parametrize(("name", "gpus"), [("llama2-7b", 64), ("llama2-70b", 256), ("gpt3-175b", 1024)])
+def test_larger_models_need_more_than_data_parallelism(
+    name: str, gpus: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C16: below 10B data parallelism with ZeRO is enough; above, tensor or pipeline parallelism comes in."""
+    result = found(name, gpus)
+    with capsys.disabled():
+        print(f"\n{name} on {gpus}: {result.sentences[0]}")
+    plan = result.winner.job.plan
+    assert (plan.tp * plan.pp == 1) == (name == "llama2-7b")
+    assert not crosses_nodes(result.winner.job, A100)
+
+
+def test_plain_data_parallelism_with_zero_2_beats_3d_with_zero_3_where_it_fits() -> None:
+    """C17: the direction for 7B on 64 GPUs, where replicas fit: ZeRO-2 sends less and tensor groups cost time."""
+    plain = found("llama2-7b", 64, tp=1, pp=1, zero=2).winner
+    split = found("llama2-7b", 64, tp=2, pp=2, zero=3).winner
+    assert plain.estimate < split.estimate
+    assert split.components["tensor"] > 0 == plain.components["tensor"]
+    assert plain.components["bubble"] < split.components["bubble"]
+    with pytest.raises(JobRefused, match="params"):  # and 70B does not fit without splitting parameters
+        found("llama2-70b", 256, tp=1, pp=1, zero=2)
+
+
+REFUSALS = [
+    ("llama2-7b", 0, {}, "gpus=0 is too small"),
+    ("llama2-7b", 10**8, {}, "use at most 32,768"),
+    ("llama", 8, {}, "did you mean llama2-7b?"),
+    ("llama2-7b", 8, {"tp": 3}, "tp=3 does not divide heads=32"),
+    ("llama2-7b", 8, {"zero": 7}, "zero=7 is not a ZeRO stage"),
+    ("llama2-7b", 8, {"hidden": 100}, "does not divide hidden=100"),
+    ("llama2-7b", 8, {"dp": 16}, "needs more than gpus=8"),
+    ("llama2-7b", 8, {"tpp": 2}, "did you mean"),
+    ("llama2-7b", 8, {"pp": 64}, "layers=32 cannot fill them"),
+    ("gpt3-175b", 8, {}, "the model fits nowhere on 8 GPUs: even tp=8.*use about 64 GPUs or more"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "gpus", "fixed", "words"), REFUSALS)
+def test_what_cannot_be_planned_is_refused_in_a_sentence(
+    name: str, gpus: int, fixed: dict[str, object], words: str
+) -> None:
+    with pytest.raises(JobRefused, match=words):
+        search(name, A100, gpus, fixed=fixed, refine=0)
+
+
+def test_a_cluster_that_is_too_small_is_refused() -> None:
+    with pytest.raises(JobRefused, match="more than the 8 of cluster toy-2x4"):
+        search(dataclasses.replace(SMALL), load_cluster("toy-2x4"), 16)
