@@ -50,6 +50,16 @@ class Config:
         """What table 5 calls present work."""
         return self._job(recompute="selective", sequence_parallel=True)
 
+    @property
+    def plain(self) -> Job:
+        """Nothing recomputed, no sequence parallelism: what figure 1 calls the baseline."""
+        return self._job(recompute="none")
+
+    @property
+    def state_job(self) -> Job:
+        """With the precision that figure 1 counts: fp32 gradients."""
+        return self._job(precision="mixed18")
+
     def _job(self, **options: object) -> Job:
         """mixed16 though gradients were fp32: Megatron-LM adds them up inside the product (its fused weight gradient),
         which moves 4 + 4 − 2 bytes a parameter more; adding 16-bit ones afterwards moves 2 + 2 + 2.

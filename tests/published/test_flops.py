@@ -44,7 +44,7 @@ def test_a_step_computes_what_the_papers_count(name: str, plan: dict[str, Any], 
     published = {
         # Narayanan et al. 2021, section 5.1, equation 3, without its extra forward: what model FLOPs are
         "none": 72 * scale * (1 + s / (6 * h) + vocab / (12 * layers * h)),
-        # the same with attention's forward once more, 4·s²·b·h. Korthikanti et al. 2022, equation 9, print s/3h in the
+        # the same with attention's forward once more, 4·s²·b·h. Korthikanti et al. 2022, appendix A, print s/3h in the
         # place of these two terms, 2s/9h, as if its backward came twice too: 1.8 % more for 175B
         "selective": 72 * scale * (1 + s / (6 * h) + s / (18 * h) + vocab / (12 * layers * h)),
         # Narayanan's equation 3 itself; the head is not recomputed
