@@ -12,13 +12,17 @@ from engine.replay import replay
 from engine.symmetry import representatives
 
 
-def simulate(job: Job, cluster: Cluster, program: Program | None = None) -> Recording:
+def simulate(job: Job, cluster: Cluster, program: Program | None = None, each_rank: bool = False) -> Recording:
     """One step of `job` as `cluster` would carry it out.
 
     The recording holds one rank of each class that behaves alike; `stands_for` says which rank each other follows.
-    program: of a schedule written by hand, checked. Raises `ValueError` if the cluster is too small for the job.
+    program: of a schedule written by hand, checked. each_rank: record every rank all the same.
+    Raises `ValueError` if the cluster is too small for the job.
     """
     program = program or compile_job(job)
+    cluster.check_size(job.world_size)
+    if each_rank:
+        return replay(rehearse(job, program, backend=cluster.backend), job, cluster)
     like = representatives(job, cluster)
     rehearsed = rehearse(job, program, sorted(set(like)), cluster.backend)
     return replay(rehearsed, job, cluster, ranks_like=dict(enumerate(like)))
