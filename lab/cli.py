@@ -11,7 +11,8 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 
 from engine.job import JobRefused
-from lab import commands
+from engine.presets import PRESETS
+from lab import commands, simulate_commands
 from lab.commands import FAILED, INTERRUPTED, OK, REFUSED, say
 from lab.options import Parser, add_job_options, parse
 from lab.runs import RunCorrupt, RunNotFound, StoreError
@@ -19,6 +20,7 @@ from lab.runs import RunCorrupt, RunNotFound, StoreError
 EXAMPLES = """examples:
   lab demo                                    see it all once: eight processes and a report
   lab run --dp 2 --tp 2 --pp 2 --zero 1       train under a plan of your own
+  lab simulate --model gpt3-175b --tp 8 --pp 8 --dp 16     on a cluster that nobody here has
   lab program --dp 4 --zero 3 --against "--zero 1"    what did ZeRO-3 add?
   lab show latest; lab report latest -o report.html
 """
@@ -79,15 +81,20 @@ def _parser() -> Parser:
     runs = command(commands.runs, "list the runs in the store")
     runs.add_argument("--all", action="store_true", help="not only the newest 20")
     show = command(commands.show, "show the summary of a run again", "RUN [options]")
+    _options_of_simulation(command(simulate_commands.simulate, "say what a plan would do on a described cluster"))
     _options_of_program(command(commands.program, "print the program that a plan compiles to"))
     report = command(commands.report, "write a run as one HTML file that needs nothing else", "RUN [options]")
+    clusters = command(simulate_commands.clusters, "list the described clusters", "[NAME …] [options]")
+    clusters.add_argument("names", metavar="NAME", nargs="*", help="these, with where their numbers come from")
+    calibrate = command(simulate_commands.calibrate, "measure this machine, as the cluster called here")
     doctor = command(commands.doctor, "check that everything a run needs works here")
     demo = command(commands.demo, "run 2 × 2 × 2 ranks with ZeRO-1 on real text and write a report of it")
     for one in (show, report):
         one.add_argument("run", metavar="RUN", help=RUN_HELP)
     for one, name in ((report, "report.html"), (demo, "demo-report.html")):
         one.add_argument(*OUTPUT, metavar="FILE", default=name, help=f"default: {name}")
-    for one in (runs, show, report, doctor, demo):
+    show.add_argument("--cluster", metavar="NAME", help="show beside it how long its step would take there")
+    for one in (runs, show, report, clusters, calibrate, doctor, demo):
         one.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
@@ -96,6 +103,14 @@ def _options_of_run(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     parser.add_argument("--no-parity", action="store_true", help="do not compare with one process")
     parser.add_argument("--program", metavar="FILE", help="run this program, written or edited by hand")
+    add_job_options(parser)
+
+
+def _options_of_simulation(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
+    parser.add_argument("--model", metavar="NAME", help=f"a published model: {', '.join(PRESETS)}")
+    parser.add_argument("--no-keep", action="store_true", help="do not keep it as a run in the store")
+    parser.add_argument("--program", metavar="FILE", help="simulate this program, written or edited by hand")
     add_job_options(parser)
 
 

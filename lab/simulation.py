@@ -171,6 +171,12 @@ def default_name(job: Job) -> str:
     return default_cluster(job, published=False)
 
 
+def replay_numbers(replay: Run) -> dict[str, Any]:
+    """What a run's summary says of its replay."""
+    found = replay.summary
+    return {key: found[key] for key in ("cluster", "step_seconds")} | {"bubble": found["bubble"]["replayed"]}
+
+
 def kept(run: Run, store: Store) -> Run:
     """The simulation as a run in the store. Raises `StoreError`."""
     from engine.recording import write_recording
