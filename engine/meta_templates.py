@@ -6,29 +6,24 @@ Meta tensors have shapes and no data, so the runtime, the layers and the optimiz
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from engine.buckets import lane_buckets
 from engine.comm import Comm, Group
 from engine.compile import compile_job
-from engine.job import Job, Plan
+from engine.job import Job
 from engine.memory import Ledger
 from engine.mesh import mesh_of
 from engine.models.params import Param
 from engine.program import Action, Kind, Program
 from engine.recorder import Recorder, Row
 from engine.runtime import Runtime
-from engine.templates import Piece, Template, unit_kind
-from engine.units import shares_tokens
+from engine.templates import Piece, Template, Templates, unit_kind
 
 META = torch.device("meta")
-Templates = dict[tuple[str, str], Template]
 
 
 class SilentComm(Comm):
@@ -64,22 +59,7 @@ def _empty(param: Param) -> Tensor:
 
 
 def unit_templates(job: Job, backend: str) -> Templates:
-    """(action kind, unit kind) → template of every computation of the job's units."""
-    return _unit_templates(_one_of_each(job), backend)
-
-
-def _one_of_each(job: Job) -> Job:
-    """The job of one block, one micro-batch and one tensor group that executes each distinct unit once."""
-    plan = Plan(
-        tp=job.plan.tp, sequence_parallel=job.plan.sequence_parallel, recompute=job.plan.recompute,
-        schedule="gpipe", microbatches=1,
-    )  # fmt: skip
-    training = replace(job.training, batch=job.microbatch_size, steps=1, seed=0, lr=1.0, text=None)
-    return Job(model=replace(job.model, layers=1), plan=plan, training=training)
-
-
-@lru_cache(maxsize=512)
-def _unit_templates(job: Job, backend: str) -> Templates:
+    """(action kind, unit kind) → template of every computation of a job of `engine.templates.unit_job`."""
     comm = SilentComm(0, _groups(job, 0), backend)
     runtime = Runtime(job, compile_job(job), 0, comm, META, Ledger(0), _empty)
     shape = (job.model.seq + 1, job.microbatch_size)
@@ -93,23 +73,7 @@ def _unit_templates(job: Job, backend: str) -> Templates:
 
 
 def step_template(job: Job, lane: int, backend: str) -> Template:
-    """The template of the optimizer step on the ranks of a lane."""
-    buckets = tuple((b.size, b.padded) for b in lane_buckets(job, lane))
-    alike = next(z for z in range(lane + 1) if _same_step(job, z, lane, buckets))
-    training = replace(job.training, steps=1, seed=0, lr=1.0, text=None)
-    plan = replace(job.plan, microbatches=1)
-    training = replace(training, batch=job.microbatch_size * plan.dp)
-    return _step_template(replace(job, plan=plan, training=training), alike, backend)
-
-
-def _same_step(job: Job, z: int, lane: int, buckets: tuple[tuple[int, int], ...]) -> bool:
-    copies = shares_tokens(job) and z > 0
-    same = tuple((b.size, b.padded) for b in lane_buckets(job, z)) == buckets
-    return same and copies == (shares_tokens(job) and lane > 0)
-
-
-@lru_cache(maxsize=512)
-def _step_template(job: Job, lane: int, backend: str) -> Template:
+    """The template of the optimizer step on a lane of a job of `engine.templates.step_job`."""
     rank, step = mesh_of(job).rank(0, 0, lane), Action(Kind.STEP)
     comm = SilentComm(rank, _groups(job, rank), backend)
     program = Program(tuple((step,) for _ in range(job.plan.pp)))

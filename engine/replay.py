@@ -19,7 +19,7 @@ from engine.durations import costs_on
 from engine.job import Job
 from engine.recording import METRICS_SCHEMA, MetricRow, Recording, table
 from engine.replay_memory import Anchored, anchored
-from engine.rows import StepRows, step_rows, step_to_show
+from engine.rows import StepRows, step_rows, step_to_show, whole
 from engine.timing import Graph, Seconds, graph
 
 Costs = Callable[[StepRows], Seconds]
@@ -55,7 +55,7 @@ def replay_at(
     reached, start, end = times.reached // 1000, times.start // 1000, times.end // 1000  # ps to ns
     ops = known.rows.table
     for name, values in (("start_ns", start), ("end_ns", end), ("cpu_ns", np.zeros(len(end), np.int64))):
-        ops = ops.set_column(ops.schema.get_field_index(name), ops.schema.field(name), pa.array(values))
+        ops = ops.set_column(ops.schema.get_field_index(name), ops.schema.field(name), whole(values))
     memory = known.memory.at(reached, end)
     return Recording(ops, memory, _metrics(recording, job, step, int(end.max()) / 1e9), known.rows.stands_for)
 

@@ -49,7 +49,7 @@ class Display:
 
 
 class Notice:
-    """Says on stderr that something takes a while and, in a terminal, what it does just now, which it is called with."""
+    """Says on stderr that something takes a while and, in a terminal, what it does just now: call it with that."""
 
     def __init__(self, doing: str, console: Console | None = None) -> None:
         self.doing, self.console = doing, console or Console(stderr=True)

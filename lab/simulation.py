@@ -96,10 +96,16 @@ def simulate_job(job: Job, cluster: Cluster, program: Program | None = None, sto
     actions = sum(map(len, made.lanes)) * job.plan.dp * job.plan.tp
     few = job.world_size <= MOST_LISTED and actions <= EACH_RANK_ROWS
     try:
-        recording = simulate(job, cluster, made, each_rank=few)
+        recording = simulate(job, cluster, made, each_rank=few, kept=_templates(store))
     except ValueError as error:
         raise JobRefused(str(error)) from error
     return _run(job, made, recording, cluster, store, began)
+
+
+def _templates(store: Store | None) -> Path | None:
+    """Where templates are kept: in a store that exists, for a simulation in memory leaves nothing behind."""
+    root = (store or Store()).root
+    return root / "templates" if root.exists() else None
 
 
 def _compiled(job: Job) -> Program:
