@@ -159,6 +159,7 @@ class _Lane:
         begin, end = edges[own], edges[np.minimum(own + 1, len(self.script))]
         at = np.minimum(position, len(own) - 1)
         moments = np.where(after, TICK * end[at], TICK * begin[at]) - TICK // 4
+        moments[position < 0] = -TICK  # the state, which is there before the first row
         place = np.arange(len(moments))
         apart = np.maximum.accumulate(moments - place) + place  # changes of one moment keep their order
         return np.where(position < 0, -TICK, apart)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
 SCHEDULE_NAMES = {"naive": "unpipelined", "gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved 1F1B"}
 
@@ -28,6 +30,12 @@ def shared_cores(processes: int, cores: int) -> str:
     )
 
 
+def stand_in(rank: int, stands_for: Mapping[int, int]) -> str:
+    """A rank's number and, where it stands for others, for how many in all: "0 (stands for 128)"."""
+    count = sum(like == rank for like in stands_for.values())
+    return f"{rank} (stands for {count})" if count > 1 else str(rank)
+
+
 def power(value: float) -> str:
     """1e-05 as 1e-5."""
     return f"{value:.0e}".replace("e-0", "e-")
@@ -41,7 +49,7 @@ def percent(fraction: float | None) -> str:
 
 def unit(largest: float) -> tuple[str, float]:
     """(name, bytes) of the unit in which `largest` has one to three digits before the point."""
-    for name, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for name, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if largest >= size:
             return name, size
     return "bytes", 1.0
@@ -49,8 +57,8 @@ def unit(largest: float) -> tuple[str, float]:
 
 def nbytes(value: float) -> str:
     """Bytes in words: 512 B, 4.10 MB (powers of ten)."""
-    for name in ("B", "kB", "MB", "GB"):
-        if abs(value) < 999.5 or name == "GB":
+    for name in ("B", "kB", "MB", "GB", "TB"):
+        if abs(value) < 999.5 or name == "TB":
             return f"{value:.0f} {name}" if name == "B" else f"{value:.3g} {name}"
         value /= 1000
     raise AssertionError

@@ -13,7 +13,7 @@ from lab.analysis.intervals import length, spans
 from lab.analysis.overlap import blocking, computing_spans, core_wait_ns
 from lab.analysis.table import StepOps, step_ops, typical_step, window_of
 from lab.figures.palette import Palette, Theme, empty, figure, palette
-from lab.wording import percent, seconds
+from lab.wording import percent, seconds, stand_in
 
 NAMES = {
     "computing": "computing",
@@ -53,18 +53,19 @@ def bubble_figure(recording: Recording, job: Job, *, step: int | None = None, th
     start, end = window_of(step_ops(recording, step))
     whole = (end - start) / 1e9 or 1.0
     ranks = sorted(shares)
+    names = [stand_in(rank, recording.stands_for) for rank in ranks]
     traces = [
-        _bars(name, ranks, [shares[rank][name] for rank in ranks], whole, palette(theme))
+        _bars(name, names, [shares[rank][name] for rank in ranks], whole, palette(theme))
         for name in NAMES
         if any(row[name] for row in shares.values())
     ]
     height = 150 + 26 * min(len(ranks), 40)
     fig = figure(shares_title(shares), theme, height, traces, barmode="stack", legend_traceorder="normal")
     fig.update_xaxes(tickformat=".0%", range=[0, 1], title_text=f"share of step {step} ({seconds(whole)})")
-    return fig.update_yaxes(title_text="rank", autorange="reversed", tickvals=ranks, showgrid=False)
+    return fig.update_yaxes(title_text="rank", autorange="reversed", type="category", tickvals=names, showgrid=False)
 
 
-def _bars(name: str, ranks: list[int], values: list[float], whole: float, p: Palette) -> go.Bar:
+def _bars(name: str, ranks: list[str], values: list[float], whole: float, p: Palette) -> go.Bar:
     """One kind of time on every rank; idle kinds differ by pattern as well as by colour."""
     colour, shape = {
         "computing": (p.blue, ""),

@@ -47,9 +47,10 @@ def memory_figure(
     p, traces = palette(theme), []
     name_of_unit, scale = unit(max(row["total_peak"] for row in measured))
     sets = [("measured", measured, -0.21), ("predicted", predicted, 0.21)] if predicted else [("", measured, 0.0)]
+    place = {row["rank"]: position for position, row in enumerate(measured)}
     for which, rows, shift in sets:
         bottom = np.zeros(len(rows))
-        x = np.array([row["rank"] for row in rows]) + shift
+        x = np.array([place.get(row["rank"], row["rank"]) for row in rows]) + shift
         for name in CATEGORIES:
             values = np.array([row[KEY[name]] for row in rows], float)
             if values.any():
@@ -57,10 +58,17 @@ def memory_figure(
             bottom += values
         traces.append(_totals(which, x, [row["total_peak"] for row in rows], scale, p))
     fig = figure(memory_title(measured, predicted), theme, 420, traces, barmode="overlay")
-    ranks = [row["rank"] for row in measured]
-    step = max(1, len(ranks) // 16)
-    fig.update_xaxes(title_text="rank", tickvals=ranks[::step], showgrid=False)
+    names = [f"{row['rank']}{like(row)}" for row in measured]
+    step = max(1, len(names) // 16)
+    fig.update_xaxes(
+        title_text="rank", tickvals=list(range(len(names)))[::step], ticktext=names[::step], showgrid=False
+    )
     return fig.update_yaxes(title_text=name_of_unit, rangemode="tozero")
+
+
+def like(row: Mapping[str, int]) -> str:
+    """How many ranks a row of the summary's memory stands for, if it is more than one."""
+    return f" ×{row['stands_for']}" if row.get("stands_for", 1) > 1 else ""
 
 
 def _bar(name: str, which: str, x: Floats, bottom: Floats, values: Floats, scale: float, p: Palette) -> go.Bar:
@@ -103,7 +111,7 @@ def _totals(which: str, x: Floats, totals: Sequence[int], scale: float, p: Palet
 
 def memory_title(measured: Sequence[Mapping[str, int]], predicted: Sequence[Mapping[str, int]]) -> str:
     most = max(measured, key=lambda row: row["total_peak"])
-    equal = sum(row["total_peak"] == most["total_peak"] for row in measured) - 1
+    equal = sum(row.get("stands_for", 1) for row in measured if row["total_peak"] == most["total_peak"]) - 1
     others = f" (and {equal} more rank{'s' if equal > 1 else ''})" if equal else ""
     title = f"Rank {most['rank']}{others} peaks highest: {nbytes(most['total_peak'])} at one time"
     guess = {row["rank"]: row["total_peak"] for row in predicted}.get(most["rank"])

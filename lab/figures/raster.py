@@ -11,6 +11,7 @@ from lab.analysis.intervals import covered, spans
 from lab.analysis.overlap import blocking
 from lab.figures.lanes import CATEGORIES, LABELS, Lanes, categories
 from lab.figures.palette import Palette
+from lab.wording import stand_in
 
 CELLS = 1000
 Floats = NDArray[np.float64]
@@ -31,7 +32,7 @@ def raster_traces(lanes: Lanes, p: Palette) -> list[go.Heatmap]:
             go.Heatmap(
                 z=share,
                 x=centres.astype(np.float32),
-                y=[f"rank {rank}" for rank in lanes.order],
+                y=[f"rank {stand_in(rank, lanes.ops.stands_for)}" for rank in lanes.order],
                 name=LABELS[name],
                 ygap=2,
                 colorscale=[[0, colour], [1, colour]],

@@ -12,7 +12,7 @@ from lab.analysis.table import step_ops, typical_step
 from lab.figures.lanes import CATEGORIES, LABELS, Boxes, Lanes, boxes, labels, lay_out
 from lab.figures.palette import Palette, Theme, empty, figure, hatched, ink_on, palette
 from lab.figures.raster import raster_traces
-from lab.wording import AXIS_NAMES, SCHEDULE_NAMES, percent
+from lab.wording import AXIS_NAMES, SCHEDULE_NAMES, percent, stand_in
 
 MOST_BOXES = 4000
 """Above this many boxes a browser gets slow to zoom, so the timeline is drawn as a raster instead."""
@@ -87,7 +87,8 @@ def _rank_axis(lanes: Lanes) -> dict[str, object]:
     at = {r: lanes.mesh.coordinate(r) for r in lanes.order}
     degrees = [axis for axis in ("dp", "tp", "pp") if lanes.mesh.degree(axis) > 1]
     where = {r: " ".join(f"{axis}{getattr(at[r], axis)}" for axis in degrees) for r in lanes.order}
-    names = [f"rank {r}<br><span style='font-size:10px'>{where[r]}</span>" for r in lanes.order]
+    named = {r: f"rank {stand_in(r, lanes.ops.stands_for)}" for r in lanes.order}
+    names = [f"{named[r]}<br><span style='font-size:10px'>{where[r]}</span>" for r in lanes.order]
     places = [float(row) for row in range(len(names))]
     if len(lanes.order) > _MOST_NAMED_LANES:
         names = [str(r) for r in lanes.order]

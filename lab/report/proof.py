@@ -13,6 +13,8 @@ from lab.wording import AXIS_NAMES, nbytes, percent, seconds
 
 def parity_badge(run: Reportable) -> Html:
     """Whether the run equals one process, with the three numbers it rests on; else how it ended."""
+    if run.status == "simulated":
+        return simulated_badge(run.summary)
     found = run.summary.get("parity") or {}
     passed = found.get("passed")
     parts = [] if run.status == "finished" else [_ending(run)]
@@ -29,6 +31,18 @@ def parity_badge(run: Reportable) -> Html:
     )
     look = f"badge {'good' if passed else 'bad'}"
     return join([*parts, tag("div", tag("strong", verdict), paragraph(numbers), class_=look)])
+
+
+def simulated_badge(summary: Mapping[str, Any]) -> Html:
+    """What a simulation says instead: nothing ran, how long a step takes, whether it fits."""
+    worst = summary["memory"]["worst"]
+    fits = "it fits" if summary["fits"] else f"it does not fit, from its {worst['breaks']} on"
+    words = (
+        f"No process ran: the plan's operations were timed by the cluster's description. Rank {worst['rank']} needs"
+        f" {nbytes(worst['total_peak'])} of {nbytes(worst['device_bytes'])}: {fits}."
+    )
+    look = f"badge {'none' if summary['fits'] else 'bad'}"
+    return tag("div", tag("strong", f"≈ Simulated on {summary['cluster']}"), paragraph(words), class_=look)
 
 
 def _ending(run: Reportable) -> Html:
@@ -67,12 +81,19 @@ def _numbers(run: Reportable) -> Iterator[tuple[str, str, str]]:
     if steps:
         shown = typical_step(run.recording)
         typical = next((step for step in steps if step["step"] == shown), steps[-1])
-        yield "Loss", _loss(steps[-1]), f"after {len(steps)} steps, from {_loss(steps[0])}"
+        if run.status != "simulated":
+            yield "Loss", _loss(steps[-1]), f"after {len(steps)} steps, from {_loss(steps[0])}"
         yield (
             "Step time",
             seconds(typical["seconds"]),
             f"step {typical['step']}; {typical['tokens_per_second']:,.0f} tokens/s",
         )
+    if summary.get("mfu") is not None:
+        of_device = f"{summary['tflops_per_gpu']:.3g} TFLOP/s a device, HFU {100 * summary['hfu']:.1f} %"
+        yield "MFU", f"{100 * summary['mfu']:.1f} %", of_device
+    if bubble.get("measured") is None and bubble.get("replayed") is not None:
+        note = "" if bubble.get("formula") is None else f"formula {percent(bubble['formula'])}"
+        yield "Bubble (idle ÷ total)", percent(bubble["replayed"]), note
     if bubble.get("measured") is not None:
         known = [f"{k} {percent(bubble[k])}" for k in ("replayed", "formula") if bubble.get(k) is not None]
         yield "Bubble (idle ÷ total)", percent(bubble["measured"]), ", ".join(known)
