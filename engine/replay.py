@@ -56,7 +56,7 @@ def replay_at(
     known = _prepared(recording, step, recording.stands_for if ranks_like is None else ranks_like)
     seconds = costs(known.rows)
     if float(seconds.own.sum() + seconds.together.sum()) > MOST_SECONDS:
-        raise ValueError("the step is more than 50 days of work there: use a smaller job, or a faster cluster.")
+        raise ValueError("the step is more than 50 days of work for its ranks: use a smaller job, or a faster cluster.")
     times = known.graph.times(seconds)
     reached, start, end = times.reached // 1000, times.start // 1000, times.end // 1000  # ps to ns
     ops = known.rows.table

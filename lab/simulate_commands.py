@@ -26,8 +26,7 @@ def simulate(args: Namespace) -> int:
     cluster = find_cluster(job.hardware.cluster, store)
     simulation.check(job, cluster)
     program = program_file(args.program, job) if args.program else None
-    run = simulation.simulate_job(job, cluster, program, store)
-    print_run(run if args.no_keep else simulation.kept(run, store), args.json)
+    print_run(simulation.simulate_job(job, cluster, program, store, keep=not args.no_keep), args.json)
     return OK
 
 

@@ -20,6 +20,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lab.summary import MEMORY_KEYS, communication, parity, plain, step_rows
 
 if TYPE_CHECKING:
@@ -89,11 +91,12 @@ def usage(job: Job, recording: Recording, cluster: Cluster, seconds: float) -> R
     }
 
 
-def executed_flops(recording: Recording) -> int:
+def executed_flops(recording: Recording) -> float:
     """FLOPs of all operators of all ranks; a recorded rank counts for all it stands for."""
     weight = Counter(recording.stands_for.values())
-    per_rank = recording.ops.select(["rank", "flops"]).group_by("rank").aggregate([("flops", "sum")]).to_pylist()
-    return sum(int(row["flops_sum"]) * weight.get(row["rank"], 1) for row in per_rank)
+    rank, flops = (recording.ops[name].to_numpy() for name in ("rank", "flops"))
+    per_rank = np.bincount(rank, weights=flops)  # 53 bits of a sum that may exceed 64
+    return float(sum(per_rank[r] * weight.get(r, 1) for r in np.flatnonzero(per_rank).tolist()))
 
 
 def memory(job: Job, recording: Recording, cluster: Cluster) -> Row:

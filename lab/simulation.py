@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from engine import rules
 from engine.job import Hardware, Job, JobRefused
-from engine.rules import MAX_LAYER_RUNS
 from lab.clusters import check_on, default_cluster, find_cluster
 from lab.folder import Entry, RunInfo, digest, write_whole
 from lab.runs import Run
@@ -31,9 +30,11 @@ UNKEPT = "simulation"
 EACH_RANK_ROWS = 20_000
 """With so few actions over all ranks, and at most `MOST_LISTED` ranks, every rank is recorded."""
 MOST_LISTED = 64
-MOST_RANKS = 32_768
-MOST_BYTES = 2**60
-MOST_FLOPS = 2**60
+MOST_RANKS, MOST_LAYERS = 32_768, 1_024
+MOST_ACTIONS = 300_000
+"""Of a preset's micro-batches: with as many a simulation takes some seconds."""
+MOST_BYTES, MOST_FLOPS = 2**60, 2**60
+"""Of a rank, and of an operation: what 64 bits can count."""
 
 
 def simulate(
@@ -48,15 +49,14 @@ def simulate(
     store = store or Store()
     chosen = job_to_simulate(model, job, options)
     cluster = find_cluster(chosen.hardware.cluster, store)
-    run = simulate_job(chosen, cluster, program, store)
-    return kept(run, store) if keep else run
+    return simulate_job(chosen, cluster, program, store, keep)
 
 
 def job_to_simulate(model: str | None, base: Job | str | Path | None, options: dict[str, Any]) -> Job:
     """The job of one step with every choice made that was left open. Raises `JobRefused`.
 
-    Of a preset without `microbatches`: as many as make each a single sequence (of more than `MAX_LAYER_RUNS` layer
-    runs, as small as stays below). Without a cluster: see `lab.clusters.default_cluster`.
+    Of a preset without `microbatches`: as many as make each a single sequence, or as few sequences as keep the program
+    below `MOST_ACTIONS`. Without a cluster: see `lab.clusters.default_cluster`.
     """
     if model is not None and base is not None:
         raise JobRefused("model and job both say what to train: leave one of the two out.")
@@ -81,13 +81,18 @@ def _most_microbatches(job: Job) -> int:
         return 1
     rounds = pp if job.plan.schedule == "interleaved" else 1
     each = batch // dp
-    most = min(each, MAX_LAYER_RUNS // job.model.layers)
+    most = min(each, MOST_ACTIONS // (2 * job.model.layers + 4 * max(pp, 1) * max(job.plan.chunks, 1)))
     return next((m for m in range(most, 0, -1) if each % m == 0 and m % max(rounds, 1) == 0), 1)
 
 
-def simulate_job(job: Job, cluster: Cluster, program: Program | None = None, store: Store | None = None) -> Run:
-    """One step of `job` on `cluster`, in memory. Raises `JobRefused` for what makes no sense there."""
-    began = time.perf_counter()
+def simulate_job(
+    job: Job, cluster: Cluster, program: Program | None = None, store: Store | None = None, keep: bool = False
+) -> Run:
+    """One step of `job` on `cluster`. Raises `JobRefused` for what makes no sense there.
+
+    keep: in the store; else in memory, and nothing is left behind, unless the store exists: then it keeps templates.
+    """
+    began, store = time.perf_counter(), store or Store()
     check(job, cluster)
     from engine.simulate import simulate
     from lab.execute import checked_program
@@ -95,17 +100,13 @@ def simulate_job(job: Job, cluster: Cluster, program: Program | None = None, sto
     made = checked_program(job, program) if program else _compiled(job)
     actions = sum(map(len, made.lanes)) * job.plan.dp * job.plan.tp
     few = job.world_size <= MOST_LISTED and actions <= EACH_RANK_ROWS
+    templates = store.root / "templates" if keep or store.root.exists() else None
     try:
-        recording = simulate(job, cluster, made, each_rank=few, kept=_templates(store))
+        recording = simulate(job, cluster, made, each_rank=few, kept=templates)
     except ValueError as error:
         raise JobRefused(str(error)) from error
-    return _run(job, made, recording, cluster, store, began)
-
-
-def _templates(store: Store | None) -> Path | None:
-    """Where templates are kept: in a store that exists, for a simulation in memory leaves nothing behind."""
-    root = (store or Store()).root
-    return root / "templates" if root.exists() else None
+    run = _run(job, made, recording, cluster, store, began)
+    return kept(run, store) if keep else run
 
 
 def _compiled(job: Job) -> Program:
@@ -122,16 +123,32 @@ def check(job: Job, cluster: Cluster) -> None:
             f"dp × tp × pp = {job.world_size:,} ranks are more than the {MOST_RANKS:,} that can be simulated:"
             " use smaller degrees."
         )
+    if job.model.layers > MOST_LAYERS:
+        raise JobRefused(f"layers={job.model.layers} is more than can be simulated: use at most {MOST_LAYERS}.")
     check_on(job, cluster)
-    from engine.formulas import activation_bytes, model_flops, parameters
-    from engine.units import compute_units
+    _check_countable(job, cluster)
 
-    units = ("embedding", "block0", "head")
-    held = sum(activation_bytes(job, unit) for unit in units) * len(compute_units(job.model)) * job.plan.microbatches
-    if max(parameters(job) * job.precision.state, held) > MOST_BYTES or model_flops(job) > MOST_FLOPS * job.world_size:
+
+def _check_countable(job: Job, cluster: Cluster) -> None:
+    """Raises `JobRefused` for what would overflow: bytes of a rank, FLOPs of an operation, picoseconds of a step."""
+    from engine.compute_cost import peak_flops
+    from engine.formulas import activation_bytes, model_flops, parameters
+    from engine.replay import MOST_SECONDS
+
+    model, plan = job.model, job.plan
+    kept = sum(activation_bytes(job, unit) for unit in ("embedding", "block0", "head"))
+    held = max(parameters(job) * job.precision.state, kept * model.layers * plan.microbatches)
+    flops = model_flops(job)
+    if held > MOST_BYTES or flops > MOST_FLOPS * model.layers * plan.microbatches * plan.dp:
         raise JobRefused(
             "the bytes or FLOPs of this job are too large to be counted exactly:"
             " use a smaller hidden, seq, vocab or batch."
+        )
+    fastest = max(peak_flops(group.device, job.training.precision) for group in cluster.nodes)
+    if flops / (fastest * job.world_size) > MOST_SECONDS:
+        raise JobRefused(
+            f"a step takes more than 50 days on cluster {cluster.name}:"
+            " use more ranks, a smaller job or a faster cluster."
         )
 
 

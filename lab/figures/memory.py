@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from engine.recording import CATEGORIES, Recording
 from lab.analysis.memory import KEY, memory_over_time
 from lab.figures.palette import Palette, Theme, empty, figure, palette
-from lab.wording import nbytes, unit
+from lab.wording import nbytes, seconds, unit
 
 _MEANING = {
     "params": "parameters",
@@ -140,7 +140,7 @@ def memory_over_time_figure(
     ]  # fmt: skip
     total = held.sum(axis=0)
     at = int(total.argmax())
-    title = f"Rank {rank} holds {nbytes(total[at])} at most, {(time[at] - start) / 1e6:.1f} ms in"
+    title = f"Rank {rank} holds {nbytes(total[at])} at most, {seconds((time[at] - start) / 1e9)} in"
     fig = figure(title, theme, 360, traces, hovermode="x unified")
     fig.add_annotation(
         x=(time[at] - start) / 1e6, y=total[at] / scale, text=f"peak {nbytes(total[at])}", ay=-24, ax=0,
