@@ -6,7 +6,6 @@ Meta tensors have shapes and no data, so the runtime, the layers and the optimiz
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,10 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from engine.buckets import lane_buckets
 from engine.comm import Comm, Group
 from engine.compile import compile_lanes
-from engine.job import Job, Plan
+from engine.job import Job
 from engine.memory import Ledger
 from engine.mesh import mesh_of
 from engine.models.params import Param
@@ -26,11 +24,9 @@ from engine.passes.zero_bubble import zb_h1
 from engine.program import Action, Kind, Program
 from engine.recorder import Recorder, Row
 from engine.runtime import Runtime
-from engine.templates import Piece, Template, unit_kind
-from engine.units import token_lanes
+from engine.templates import Piece, Template, Templates, unit_job, unit_kind
 
 META = torch.device("meta")
-Templates = dict[tuple[str, str], Template]
 
 
 class SilentComm(Comm):
@@ -66,8 +62,11 @@ def _empty(param: Param) -> Tensor:
 
 
 def unit_templates(job: Job, backend: str, split: bool = False) -> Templates:
-    """(action kind, unit kind) → template of every computation of the job's units. split: backwards in two parts."""
-    return _executed(_one_of_each(job), backend, split)[0]
+    """(action kind, unit kind) → template of every computation of a job of `engine.templates.unit_job`.
+
+    split: with backwards in two parts.
+    """
+    return _executed(job, backend, split)[0]
 
 
 def saved_bytes(job: Job) -> dict[str, int]:
@@ -75,17 +74,7 @@ def saved_bytes(job: Job) -> dict[str, int]:
 
     Found by executing the units: an answer independent of `engine.formulas.activation_bytes`.
     """
-    return dict(_executed(_one_of_each(job), "gloo", False)[1])
-
-
-def _one_of_each(job: Job) -> Job:
-    """The job of one block, one micro-batch and one tensor group that executes each distinct unit once."""
-    plan = Plan(
-        tp=job.plan.tp, sequence_parallel=job.plan.sequence_parallel, recompute=job.plan.recompute,
-        schedule="gpipe", microbatches=1,
-    )  # fmt: skip
-    training = replace(job.training, batch=job.microbatch_size, steps=1, seed=0, lr=1.0, text=None)
-    return Job(model=replace(job.model, layers=1), plan=plan, training=training)
+    return dict(_executed(unit_job(job), "gloo", False)[1])
 
 
 @lru_cache(maxsize=512)
@@ -106,23 +95,7 @@ def _executed(job: Job, backend: str, split: bool) -> tuple[Templates, dict[str,
 
 
 def step_template(job: Job, lane: int, backend: str) -> Template:
-    """The template of the optimizer step on the ranks of a lane."""
-    buckets = tuple((b.size, b.padded) for b in lane_buckets(job, lane))
-    alike = next(z for z in range(lane + 1) if _same_step(job, z, lane, buckets))
-    training = replace(job.training, steps=1, seed=0, lr=1.0, text=None)
-    plan = replace(job.plan, microbatches=1)
-    training = replace(training, batch=job.microbatch_size * plan.dp)
-    return _step_template(replace(job, plan=plan, training=training), alike, backend)
-
-
-def _same_step(job: Job, z: int, lane: int, buckets: tuple[tuple[int, int], ...]) -> bool:
-    copies = token_lanes(job)[1:]
-    same = tuple((b.size, b.padded) for b in lane_buckets(job, z)) == buckets
-    return same and (z in copies) == (lane in copies)
-
-
-@lru_cache(maxsize=512)
-def _step_template(job: Job, lane: int, backend: str) -> Template:
+    """The template of the optimizer step on a lane of a job of `engine.templates.step_job`."""
     rank, step = mesh_of(job).rank(0, 0, lane), Action(Kind.STEP)
     comm = SilentComm(rank, _groups(job, rank), backend)
     program = Program(tuple((step,) for _ in range(job.plan.pp)))

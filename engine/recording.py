@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+_STANDS_FOR = b"stands_for"  # in the files' metadata, see `Recording`
 BATCH_ROWS = 50_000  # rows in memory at a time when a run's files are read or turned into tables
 
 
@@ -131,7 +132,8 @@ class Recording:
 
 
 def _of_step(ops: pa.Table, step: int) -> pa.Table:
-    return ops.filter(pc.equal(ops["step"], step))
+    mine = pc.equal(ops["step"], step)
+    return ops if pc.all(mine).as_py() else ops.filter(mine)
 
 
 def table(rows: list[Any], schema: pa.Schema) -> pa.Table:
@@ -214,6 +216,16 @@ def finalize(run_dir: Path) -> None:
     shutil.rmtree(ended)
 
 
+def write_recording(run_dir: Path, recording: Recording) -> None:
+    """The tables of a recording that is complete, as `finalize` leaves them; of ranks that stand for others say so."""
+    same = json.dumps([[rank, like] for rank, like in recording.stands_for.items()])
+    for name in ("ops", "memory", "metrics"):
+        rows: pa.Table = getattr(recording, name)
+        pq.write_table(
+            rows.replace_schema_metadata({_STANDS_FOR: same}), run_dir / f"{name}.parquet", compression="zstd"
+        )
+
+
 def read_recording(run_dir: Path) -> Recording:
     """Reads a run, finished or not. Of a finished one, what is asked for is read when it is asked for."""
     live = run_dir / "live"
@@ -230,10 +242,11 @@ class StoredRecording(Recording):
     """The Parquet tables of a finished run. Damage that shows in their frames is raised here, at once."""
 
     def __init__(self, run_dir: Path) -> None:
-        self.__dict__.update(_folder=run_dir, stands_for={})  # past the frozen dataclass
+        self.__dict__.update(_folder=run_dir)  # past the frozen dataclass
         for name in ("ops", "memory", "metrics"):
-            with self._open(name):
-                pass
+            with self._open(name) as file:
+                same = (file.schema_arrow.metadata or {}).get(_STANDS_FOR, b"[]")
+        self.__dict__.update(stands_for=dict(json.loads(same)))
 
     @contextmanager
     def _open(self, name: str) -> Iterator[pq.ParquetFile]:

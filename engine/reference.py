@@ -26,12 +26,12 @@ def reference_path(job: Job, root: Path) -> Path:
     """Where the weights, losses and gradient norms of `job` on one process are, or will be."""
     text = corpus(job.training.text).tobytes()
     versions = f"torch {version('torch')}, numpy {version('numpy')}".encode()
-    parts = (job.one_process().to_toml().encode(), text, _source(), versions)
+    parts = (job.one_process().to_toml().encode(), text, source(), versions)
     return root / f"{hashlib.sha256(b'/'.join(parts)).hexdigest()[:20]}.pt"
 
 
 @lru_cache(maxsize=1)
-def _source() -> bytes:
+def source() -> bytes:
     """A digest of the engine's own code: a change of it must not be compared with what the old code did."""
     files = sorted(Path(__file__).parent.rglob("*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).digest()
@@ -49,7 +49,7 @@ def usable(path: Path) -> bool:
 
 
 def prune(root: Path, keep_bytes: int = KEEP_BYTES) -> None:
-    """Removes the references used longest ago until the others fit into `keep_bytes`, and drafts nobody finished.
+    """Removes the files used longest ago until the others fit into `keep_bytes`, and drafts nobody finished.
 
     What was used within the hour stays: another session may be about to read it.
     """

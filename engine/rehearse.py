@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,8 @@ from engine.job import Job
 from engine.mesh import Mesh, mesh_of
 from engine.program import COMPUTE, Action, Kind, Program
 from engine.recording import CATEGORIES, MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, Recording
+from engine.rows import whole
+from engine.template_cache import step_template, unit_templates
 from engine.templates import WAIT, Piece, Template, communication_template, unit_kind
 from engine.waits import Waits, waits
 
@@ -31,11 +34,16 @@ TICK = 1000
 
 
 def rehearse(
-    job: Job, program: Program | None = None, ranks: Sequence[int] | None = None, backend: str = "gloo"
+    job: Job,
+    program: Program | None = None,
+    ranks: Sequence[int] | None = None,
+    backend: str = "gloo",
+    kept: Path | None = None,
 ) -> Recording:
     """One step of `job`, as `ranks` (default: all) would record it.
 
-    program: of a schedule written by hand; it must have been checked. backend: whose wire bytes are counted.
+    program: of a schedule written by hand; it must have been checked. backend: whose wire bytes are counted. kept: a
+    folder to keep templates in, see `engine.template_cache`.
     """
     program, mesh = program or compile_job(job), mesh_of(job)
     chosen = range(mesh.size) if ranks is None else ranks
@@ -44,7 +52,7 @@ def rehearse(
     for rank in chosen:
         z = mesh.coordinate(rank).pp
         if z not in lanes:
-            lanes[z] = _Lane(job, program, z, backend)
+            lanes[z] = _Lane(job, program, z, backend, kept)
         ops.append(lanes[z].ops_of(rank, mesh))
         memory.append(lanes[z].memory_of(rank))
     return Recording(pa.concat_tables(ops), pa.concat_tables(memory), METRICS_SCHEMA.empty_table())
@@ -53,9 +61,9 @@ def rehearse(
 class _Lane:
     """The rows of one pipeline rank, all but the rank's number and its peers."""
 
-    def __init__(self, job: Job, program: Program, z: int, backend: str) -> None:
+    def __init__(self, job: Job, program: Program, z: int, backend: str, kept: Path | None) -> None:
         known = waits(job, program, z)
-        self.script = _script(job, program.lanes[z], known, z, backend)
+        self.script = _script(job, program.lanes[z], known, z, backend, kept)
         lengths = np.array([len(part.template) for part in self.script], np.int64)
         self.first = np.cumsum(lengths) - lengths  # row of each part's own piece
         self.size = int(lengths.sum())
@@ -96,7 +104,7 @@ class _Lane:
         numbers = [f.name for f in fields(Piece) if f.type == "int"]
         for name in numbers:
             columns[name] = np.array([getattr(piece, name) for piece in self.pieces], np.int64)[self.piece]
-        arrays = {name: pa.array(values) for name, values in columns.items()}
+        arrays = {name: whole(values) for name, values in columns.items()}
         return arrays | self._words(own, waiting)
 
     def _refs(self) -> Numbers:
@@ -107,11 +115,11 @@ class _Lane:
         """The text columns, each as a choice from a few words."""
         columns = {}
         for name in ("stream", "kind", "op", "group"):
-            columns[name] = pa.array([getattr(piece, name) for piece in self.pieces]).take(pa.array(self.piece))
+            columns[name] = pa.array([getattr(piece, name) for piece in self.pieces]).take(whole(self.piece))
         units = pa.array([part.action.unit for part in self.script] + [""])
-        columns["unit"] = units.take(pa.array(np.where(waiting, len(self.script), self.part)))
+        columns["unit"] = units.take(whole(np.where(waiting, len(self.script), self.part)))
         labels = pa.array([part.label for part in self.script] + [piece.name for piece in self.pieces])
-        columns["name"] = labels.take(pa.array(np.where(own, self.part, len(self.script) + self.piece)))
+        columns["name"] = labels.take(whole(np.where(own, self.part, len(self.script) + self.piece)))
         return columns
 
     def ops_of(self, rank: int, mesh: Mesh) -> pa.Table:
@@ -120,8 +128,8 @@ class _Lane:
         of_axis = {axis: _peers(axis, rank, mesh) for axis in axes}
         lists = pa.array([of_axis[piece.axis] for piece in self.pieces], pa.list_(pa.int32()))
         columns = self.columns | {
-            "rank": pa.array(np.full(self.size, rank, np.int64)),
-            "peers": lists.take(pa.array(self.piece)),
+            "rank": whole(np.full(self.size, rank, np.int64)),
+            "peers": lists.take(whole(self.piece)),
         }
         return pa.table([columns[name] for name in OPS_SCHEMA.names], schema=OPS_SCHEMA)
 
@@ -140,8 +148,8 @@ class _Lane:
             held[code == which] = np.cumsum(np.array(change, np.int64)[code == which])
         steps = np.minimum(np.array(position), 0)
         return {
-            "step": pa.array(steps), "time_ns": pa.array(self._moments(np.array(position), np.array(after))),
-            "category": pa.array(CATEGORIES).take(pa.array(code)), "bytes": pa.array(held),
+            "step": whole(steps), "time_ns": whole(self._moments(np.array(position), np.array(after))),
+            "category": pa.array(CATEGORIES).take(whole(code)), "bytes": whole(held),
         }  # fmt: skip
 
     def _moments(self, position: Numbers, after: NDArray[np.bool_]) -> Numbers:
@@ -157,7 +165,7 @@ class _Lane:
         return np.where(position < 0, -TICK, apart)
 
     def memory_of(self, rank: int) -> pa.Table:
-        columns = self.memory | {"rank": pa.array(np.full(len(self.memory["bytes"]), rank, np.int64))}
+        columns = self.memory | {"rank": whole(np.full(len(self.memory["bytes"]), rank, np.int64))}
         return pa.table([columns[name] for name in MEMORY_SCHEMA.names], schema=MEMORY_SCHEMA)
 
 
@@ -171,10 +179,10 @@ class _Part:
     awaits: int = -1
 
 
-def _script(job: Job, lane: Sequence[Action], known: Waits, z: int, backend: str) -> list[_Part]:
+def _script(job: Job, lane: Sequence[Action], known: Waits, z: int, backend: str, kept: Path | None) -> list[_Part]:
     """What a lane does in order, its waits spelled out."""
     keys = [_template_key(a) for a in lane]
-    templates = _templates(job, dict(zip(keys, lane, strict=True)), z, backend)
+    templates = _templates(job, dict(zip(keys, lane, strict=True)), z, backend, kept)
     script: list[_Part] = []
     place: list[int] = []  # of each action in the script
     for i, awaited in enumerate(known.before):
@@ -194,17 +202,15 @@ def _template_key(a: Action) -> tuple[object, ...]:
 
 
 def _templates(
-    job: Job, examples: dict[tuple[object, ...], Action], z: int, backend: str
+    job: Job, examples: dict[tuple[object, ...], Action], z: int, backend: str, kept: Path | None
 ) -> dict[tuple[object, ...], Template]:
     """The template for each key. examples: an action of each."""
-    from engine.meta_templates import step_template, unit_templates  # torch, seconds to import
-
     split = any(a.kind is Kind.BACKWARD_INPUT for a in examples.values())
-    units, buckets = unit_templates(job, backend, split), {b.name: b for b in lane_buckets(job, z)}
+    units, buckets = unit_templates(job, backend, kept, split), {b.name: b for b in lane_buckets(job, z)}
     found: dict[tuple[object, ...], Template] = {}
     for key, a in examples.items():
         if a.kind is Kind.STEP:
-            found[key] = step_template(job, z, backend)
+            found[key] = step_template(job, z, backend, kept)
         elif a.kind in COMPUTE:
             found[key] = units[a.kind.value, unit_kind(a.unit)]
         else:

@@ -19,8 +19,11 @@ from engine.durations import costs_on
 from engine.job import Job
 from engine.recording import METRICS_SCHEMA, MetricRow, Recording, table
 from engine.replay_memory import Anchored, anchored
-from engine.rows import StepRows, step_rows, step_to_show
-from engine.timing import Graph, Seconds, graph
+from engine.rows import StepRows, step_rows, step_to_show, whole
+from engine.timing import PS, Graph, Seconds, graph
+
+MOST_SECONDS = 2**62 / PS
+"""Of all recorded ranks together: what the clock of a replay can count."""
 
 Costs = Callable[[StepRows], Seconds]
 
@@ -51,11 +54,14 @@ def replay_at(
     """The same at any costs: a function from the rows of the step to their seconds."""
     step = step_to_show(recording) if step is None else step
     known = _prepared(recording, step, recording.stands_for if ranks_like is None else ranks_like)
-    times = known.graph.times(costs(known.rows))
+    seconds = costs(known.rows)
+    if float(seconds.own.sum() + seconds.together.sum()) > MOST_SECONDS:
+        raise ValueError("the step is more than 50 days of work for its ranks: use a smaller job, or a faster cluster.")
+    times = known.graph.times(seconds)
     reached, start, end = times.reached // 1000, times.start // 1000, times.end // 1000  # ps to ns
     ops = known.rows.table
     for name, values in (("start_ns", start), ("end_ns", end), ("cpu_ns", np.zeros(len(end), np.int64))):
-        ops = ops.set_column(ops.schema.get_field_index(name), ops.schema.field(name), pa.array(values))
+        ops = ops.set_column(ops.schema.get_field_index(name), ops.schema.field(name), whole(values))
     memory = known.memory.at(reached, end)
     return Recording(ops, memory, _metrics(recording, job, step, int(end.max()) / 1e9), known.rows.stands_for)
 

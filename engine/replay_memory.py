@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.recording import CATEGORIES, MEMORY_SCHEMA
-from engine.rows import Numbers, StepRows
+from engine.rows import Numbers, StepRows, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +41,10 @@ class Anchored:
 def anchored(memory: pa.Table, rows: StepRows, step: int) -> Anchored:
     """Ties the memory rows of `step` to the operations that they follow on the recording's clock."""
     steps = np.asarray(memory["step"].to_numpy(), np.int64)
-    mine = memory.take(np.flatnonzero(steps == step))
+    mine = memory.take(whole(np.flatnonzero(steps == step)))
     its_rank, its_time = (np.asarray(mine[name].to_numpy(), np.int64) for name in ("rank", "time_ns"))
     order = np.lexsort((its_time, its_rank))
-    mine, its_rank, its_time = mine.take(order), its_rank[order], its_time[order]
+    mine, its_rank, its_time = mine.take(whole(order)), its_rank[order], its_time[order]
     on_main = np.flatnonzero(rows.is_compute | rows.is_blocking)  # these end where the rank goes on
     event = np.concatenate([np.arange(len(rows)), len(rows) + on_main])
     rank = np.concatenate([rows.rank, rows.rank[on_main]])
@@ -67,9 +67,9 @@ def _held_before(memory: pa.Table, steps: Numbers, step: int) -> pa.Table:
     earlier = np.flatnonzero((steps >= 0) & (steps < step))
     _, from_end = np.unique(key[earlier][::-1], return_index=True)
     last = np.sort(earlier[len(earlier) - 1 - from_end])
-    held = memory.take(np.concatenate([np.flatnonzero(steps < 0), last]))
+    held = memory.take(whole(np.concatenate([np.flatnonzero(steps < 0), last])))
     return _with(held, "step", np.full(held.num_rows, -1))
 
 
 def _with(rows: pa.Table, name: str, values: Numbers) -> pa.Table:
-    return rows.set_column(rows.schema.get_field_index(name), MEMORY_SCHEMA.field(name), pa.array(values))
+    return rows.set_column(rows.schema.get_field_index(name), MEMORY_SCHEMA.field(name), whole(values))

@@ -167,13 +167,20 @@ def step_rows(recording: Recording, step: int, stands_for: Mapping[int, int] | N
     rows = recording.ops_of(step)
     if not rows.num_rows:
         raise ValueError(f"step {step} was not recorded: there are steps {recorded_steps(recording)}.")
-    return StepRows(_sorted(rows).combine_chunks(), recording.stands_for if stands_for is None else stands_for)
+    return StepRows(in_order(rows).combine_chunks(), recording.stands_for if stands_for is None else stands_for)
 
 
-def _sorted(rows: pa.Table) -> pa.Table:
+def in_order(rows: pa.Table) -> pa.Table:
+    """The rows by rank, and those of a rank by position."""
     rank, seq = (np.asarray(rows[name].to_numpy(), np.int64) for name in ("rank", "seq"))
     order = np.lexsort((seq, rank))
-    return rows if (np.diff(order) == 1).all() else rows.take(order)
+    return rows if (np.diff(order) == 1).all() else rows.take(whole(order))
+
+
+def whole(values: Numbers) -> pa.Array:
+    """A column of whole numbers. `pa.array` would import pandas for it, which takes a second or more."""
+    values = np.ascontiguousarray(values, np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
 
 
 def step_to_show(recording: Recording) -> int:

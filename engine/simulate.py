@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from engine.cluster import Cluster
 from engine.compile import compile_job
 from engine.job import Job
@@ -12,13 +14,24 @@ from engine.replay import replay
 from engine.symmetry import representatives
 
 
-def simulate(job: Job, cluster: Cluster, program: Program | None = None) -> Recording:
+def simulate(
+    job: Job,
+    cluster: Cluster,
+    program: Program | None = None,
+    each_rank: bool = False,
+    kept: Path | None = None,
+) -> Recording:
     """One step of `job` as `cluster` would carry it out.
 
     The recording holds one rank of each class that behaves alike; `stands_for` says which rank each other follows.
-    program: of a schedule written by hand, checked. Raises `ValueError` if the cluster is too small for the job.
+    program: of a schedule written by hand, checked. each_rank: record every rank all the same.
+    kept: a folder to keep templates in, which saves loading torch (see `engine.template_cache`).
+    Raises `ValueError` if the cluster is too small for the job.
     """
     program = program or compile_job(job)
+    cluster.check_size(job.world_size)
+    if each_rank:
+        return replay(rehearse(job, program, backend=cluster.backend, kept=kept), job, cluster)
     like = representatives(job, cluster)
-    rehearsed = rehearse(job, program, sorted(set(like)), cluster.backend)
+    rehearsed = rehearse(job, program, sorted(set(like)), cluster.backend, kept)
     return replay(rehearsed, job, cluster, ranks_like=dict(enumerate(like)))

@@ -6,14 +6,15 @@ reductions follow from sizes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from engine.buckets import Bucket
+from engine.buckets import Bucket, lane_buckets
 from engine.formulas import message_bytes
-from engine.job import Job
+from engine.job import Hardware, Job, Plan
 from engine.models.params import replicated_size
 from engine.program import RECEIVES, SENDS, Action, Kind
 from engine.traffic import logical_bytes, wire_bytes
+from engine.units import token_lanes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +42,39 @@ class Piece:
 Template = tuple[Piece, ...]
 """An action's own row, then the collectives inside it in order; empty for an action that writes no row."""
 
+Templates = dict[tuple[str, str], Template]
+"""(action kind, unit kind) → template."""
+
 WAIT: Template = (Piece(stream="compute", kind="wait"),)
 
 
 def unit_kind(unit: str) -> str:
     """All blocks cost the same."""
     return "block" if unit.startswith("block") else unit
+
+
+def unit_job(job: Job) -> Job:
+    """The job of one block, one micro-batch and one tensor group that executes each distinct unit of `job` once."""
+    plan = Plan(
+        tp=job.plan.tp, sequence_parallel=job.plan.sequence_parallel, recompute=job.plan.recompute,
+        schedule="gpipe", microbatches=1,
+    )  # fmt: skip
+    training = replace(job.training, batch=job.microbatch_size, steps=1, seed=0, lr=1.0, text=None)
+    return Job(model=replace(job.model, layers=1), plan=plan, training=training)
+
+
+def step_job(job: Job, lane: int) -> tuple[Job, int]:
+    """(the job, the first of its lanes) whose optimizer step writes the same rows as that of `lane` of `job`."""
+    alike = next(z for z in range(lane + 1) if _step_of(job, z) == _step_of(job, lane))
+    plan = replace(job.plan, microbatches=1)
+    training = replace(job.training, batch=job.microbatch_size * plan.dp, steps=1, seed=0, lr=1.0, text=None)
+    return replace(job, plan=plan, training=training, hardware=Hardware()), alike
+
+
+def _step_of(job: Job, lane: int) -> tuple[object, ...]:
+    """What decides the rows of a lane's optimizer step."""
+    copies = lane in token_lanes(job)[1:]
+    return copies, *((b.size, b.padded) for b in lane_buckets(job, lane))
 
 
 def communication_template(job: Job, action: Action, bucket: Bucket | None, backend: str) -> Template:

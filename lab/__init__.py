@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.program import Program
     from lab.execute import OnProgress
 
-__all__ = ["Run", "load", "plan", "run", "runs"]
+__all__ = ["Run", "load", "plan", "run", "runs", "simulate"]
 
 
 def run(
@@ -58,6 +58,29 @@ def run(
         program = _scheduled(job, options)
         options.pop("schedule")
     return run_job(_job(job, options), parity=parity, program=program, on_progress=on_progress, cancel=cancel)
+
+
+def simulate(
+    *,
+    model: str | None = None,
+    job: Job | str | Path | None = None,
+    program: Program | None = None,
+    keep: bool = False,
+    **options: Any,
+) -> Run:
+    """Says what a plan would do on a described cluster, without starting a process: the same `Run` as of `run`.
+
+    model: a published one, such as "gpt3-175b", with its batch and precision; without it the model is small, as in
+    `run`. options: as in `run`. cluster: by default "a100-dgx" for published models and for more than 8 ranks,
+    "toy-2x4" for small ones. Of a published model each micro-batch is one sequence unless `microbatches` says
+    otherwise. keep: store it as a run folder with status "simulated".
+
+    Raises `JobRefused` with one sentence for what makes no sense. A job that exceeds the memory does make sense:
+    `summary["fits"]` is then false.
+    """
+    from lab import simulation
+
+    return simulation.simulate(model, job, program, keep, **options)
 
 
 def _job(base: Job | str | Path | None, options: dict[str, Any]) -> Job:

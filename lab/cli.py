@@ -11,15 +11,17 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 
 from engine.job import JobRefused
-from lab import commands
+from engine.presets import PRESETS
+from lab import commands, simulate_commands
 from lab.commands import FAILED, INTERRUPTED, OK, REFUSED, say
 from lab.options import Parser, add_job_options, parse
-from lab.planning import DEFAULT_CLUSTER, SHOWN
+from lab.planning import SHOWN
 from lab.runs import RunCorrupt, RunNotFound, StoreError
 
 EXAMPLES = """examples:
   lab demo                                    see it all once: eight processes and a report
   lab run --dp 2 --tp 2 --pp 2 --zero 1       train under a plan of your own
+  lab simulate --model gpt3-175b --tp 8 --pp 8 --dp 16     on a cluster that nobody here has
   lab program --dp 4 --zero 3 --against "--zero 1"    what did ZeRO-3 add?
   lab show latest; lab report latest -o report.html
 """
@@ -80,16 +82,21 @@ def _parser() -> Parser:
     runs = command(commands.runs, "list the runs in the store")
     runs.add_argument("--all", action="store_true", help="not only the newest 20")
     show = command(commands.show, "show the summary of a run again", "RUN [options]")
+    _options_of_simulation(command(simulate_commands.simulate, "say what a plan would do on a described cluster"))
     _options_of_program(command(commands.program, "print the program that a plan compiles to"))
     report = command(commands.report, "write a run as one HTML file that needs nothing else", "RUN [options]")
     _options_of_plan(command(commands.plan, "find the fastest plan that fits, on a described cluster"))
+    clusters = command(simulate_commands.clusters, "list the described clusters", "[NAME …] [options]")
+    clusters.add_argument("names", metavar="NAME", nargs="*", help="these, with where their numbers come from")
+    calibrate = command(simulate_commands.calibrate, "measure this machine, as the cluster called here")
     doctor = command(commands.doctor, "check that everything a run needs works here")
     demo = command(commands.demo, "run 2 × 2 × 2 ranks with ZeRO-1 on real text and write a report of it")
     for one in (show, report):
         one.add_argument("run", metavar="RUN", help=RUN_HELP)
     for one, name in ((report, "report.html"), (demo, "demo-report.html")):
         one.add_argument(*OUTPUT, metavar="FILE", default=name, help=f"default: {name}")
-    for one in (runs, show, report, doctor, demo):
+    show.add_argument("--cluster", metavar="NAME", help="show beside it how long its step would take there")
+    for one in (runs, show, report, clusters, calibrate, doctor, demo):
         one.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
@@ -100,6 +107,14 @@ def _options_of_run(parser: Parser) -> None:
     parser.add_argument("--program", metavar="FILE", help="run this program, written or edited by hand")
     words = "run this order of micro-batches: a line for each pipeline rank, as in F0 F1 B0 B1 (I, W: split backward)"
     parser.add_argument("--schedule-file", metavar="FILE", help=words)
+    add_job_options(parser)
+
+
+def _options_of_simulation(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
+    parser.add_argument("--model", metavar="NAME", help=f"a published model: {', '.join(PRESETS)}")
+    parser.add_argument("--no-keep", action="store_true", help="do not keep it as a run in the store")
+    parser.add_argument("--program", metavar="FILE", help="simulate this program, written or edited by hand")
     add_job_options(parser)
 
 
@@ -114,7 +129,6 @@ def _options_of_program(parser: Parser) -> None:
 def _options_of_plan(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--model", metavar="PRESET", help="a published model by name; default: the job's own")
-    parser.add_argument("--cluster", metavar="NAME", default=DEFAULT_CLUSTER, help=f"default: {DEFAULT_CLUSTER}")
     parser.add_argument("--gpus", metavar="N", required=True, help="how many devices there are")
     parser.add_argument("--top", metavar="N", default=str(SHOWN), help=f"how many plans to show; default: {SHOWN}")
     parser.add_argument("--refine", metavar="N", default="5", help="how many of the best to replay; default: 5")

@@ -41,12 +41,12 @@ def run(args: Namespace) -> int:
     refuse(job, parity=not args.no_parity)
     if args.program and args.schedule_file:
         raise JobRefused("--program and --schedule-file both say what to run: leave one of the two out.")
-    program = _program_file(args.program, job) if args.program else None
+    program = program_file(args.program, job) if args.program else None
     if args.schedule_file:
         program = _schedule_file(args.schedule_file, job)
     run, status = _execute(job, as_json=args.json, parity=not args.no_parity, program=program)
     if run is not None:
-        _print(run, args.json)
+        print_run(run, args.json)
     return status
 
 
@@ -74,7 +74,7 @@ def _execute(job: Job, *, as_json: bool, parity: bool = True, program: Program |
     return run, FAILED if run.summary["parity"]["passed"] is False else OK
 
 
-def _program_file(name: str, job: Job) -> Program:
+def program_file(name: str, job: Job) -> Program:
     from engine.checks import ProgramError
     from engine.program import Program
     from lab.execute import checked_program
@@ -109,7 +109,7 @@ def demo(args: Namespace) -> int:
     if args.json:
         print(json.dumps(run.summary | {"report": str(_write_report(run, args.output))}))
         return status
-    _print(run, as_json=False)
+    print_run(run, as_json=False)
     path = _write_report(run, args.output)
     print(f"\nThe whole story is in {path}: open it in a browser.")
     print("Look first at the timeline: the hatched gaps are the pipeline bubble. Then try")
@@ -143,26 +143,32 @@ def _write_report(run: Run, output: str) -> Path:
 # -- looking -------------------------------------------------------------------------------------------------
 
 
-def _console() -> Console:
+def console() -> Console:
     from rich.console import Console
 
     return Console()
 
 
-def _print(run: Run, as_json: bool) -> None:
+def print_run(run: Run, as_json: bool, cluster: str | None = None) -> None:
+    """The summary; beside the measured times those of a replay on `cluster`, by default the one that the run names."""
+    replay = None
+    if cluster is not None or (run.status == "finished" and run.job.hardware.cluster and run.summary["steps"]):
+        replay = run.replay(cluster)
     if as_json:
-        print(json.dumps(run.summary))
+        from lab.simulation import replay_numbers
+
+        print(json.dumps(run.summary | ({"replay": replay_numbers(replay)} if replay else {})))
         return
     from lab.terminal import show
 
-    show(run, _console())
+    show(run, console(), replay)
 
 
 def show(args: Namespace) -> int:
     run = load(args.run)
     if run.status == "corrupt":
         return _corrupt(run, args.json)
-    _print(run, args.json)
+    print_run(run, args.json, args.cluster)
     return OK
 
 
@@ -173,7 +179,7 @@ def runs(args: Namespace) -> int:
         return OK
     from lab.listing import print_runs
 
-    print_runs(found, _console(), everything=args.all)
+    print_runs(found, console(), everything=args.all)
     return OK
 
 
@@ -185,23 +191,24 @@ def _listed(run: Run) -> dict[str, Any]:
 def program(args: Namespace) -> int:
     from lab.program_text import print_program
 
-    print_program(args, job_of(args), _console())
+    print_program(args, job_of(args), console())
     return OK
 
 
 def plan(args: Namespace) -> int:
-    from lab.planning import as_json, plan, print_search
+    from lab.planning import DEFAULT_CLUSTER, as_json, plan, print_search
 
     top, refine = whole_number(args.top, "top", 1), whole_number(args.refine, "refine")
-    base = job_of(args) if args.job is not None else Job()
+    base, fixed = job_of(args) if args.job is not None else Job(), given(args)
+    cluster = fixed.pop("cluster", base.hardware.cluster) or DEFAULT_CLUSTER
     found = plan(
-        args.model or base, args.cluster, whole_number(args.gpus, "gpus", 1), refine=refine,
-        reserve_gb=None if args.reserve is None else number(args.reserve, "reserve"), **given(args),
+        args.model or base, cluster, whole_number(args.gpus, "gpus", 1), refine=refine,
+        reserve_gb=None if args.reserve is None else number(args.reserve, "reserve"), **fixed,
     )  # fmt: skip
     if args.json:
         print(json.dumps(as_json(found, top)))
     else:
-        print_search(found, _console(), top)
+        print_search(found, console(), top)
     return OK
 
 
@@ -209,11 +216,11 @@ def doctor(args: Namespace) -> int:
     from lab.doctor import checks
     from lab.listing import print_check
 
-    console, made = _console(), []
+    screen, made = console(), []
     for check in checks():
         made.append(check)
         if not args.json:
-            print_check(check, console)
+            print_check(check, screen)
     if args.json:
         rows = [{"name": c.name, "ok": c.ok, "found": c.found, "advice": c.advice} for c in made]
         print(json.dumps({"ok": all(check.ok for check in made), "checks": rows}))

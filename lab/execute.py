@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from lab.clusters import check_on, find_cluster
 from lab.folder import Entry, RunInfo, digest, write_whole
 from lab.runs import Run
 from lab.store import Store, StoreError
@@ -61,6 +62,8 @@ def refuse(job: Job, *, parity: bool = True, store: Store | None = None) -> None
     from engine import rules
 
     rules.check(job)
+    if job.hardware.cluster:
+        check_on(job, find_cluster(job.hardware.cluster, store))
     import psutil
 
     rules.check_here(job, bytes_needed(job, parity, store or Store()), psutil.virtual_memory().available)
@@ -198,6 +201,9 @@ class _Execution:
         self.info = replace(self.info, backend=backend.name, device=backend.device, backend_reason=backend.reason)
         self.store.write(self.info)
         (self.folder / "program.txt").write_text(self.program.text(), encoding="utf-8")
+        if self.job.hardware.cluster:
+            described = find_cluster(self.job.hardware.cluster, self.store).to_toml()
+            (self.folder / "cluster.toml").write_text(described, encoding="utf-8")
         reference = _reference_path(self.job, self.store) if self.parity else None
         self._tell("starting")
         self.launched = time.perf_counter()
@@ -297,10 +303,14 @@ class _Execution:
         finalize(self.folder)
         recording = read_recording(self.folder)
         summary = summarise(info, self.job, self.program, recording, self._outcome())
+        run = Run(Entry(info, digest(summary)), self.store)  # with what is at hand: no need to read
+        run.__dict__.update(job=self.job, program=self.program, recording=recording, summary=summary)
+        if self.job.hardware.cluster and info.status == "finished":
+            from lab.simulation import replay_numbers
+
+            summary["replay"] = replay_numbers(run.replay())
         write_whole(self.folder / "summary.json", json.dumps(summary, indent=2, allow_nan=False))
         self.store.write(info)
-        run = Run(Entry(info, digest(summary)), self.store)
-        run.__dict__.update(job=self.job, recording=recording, summary=summary)  # already at hand: no need to read
         return run
 
     def _complete_metrics(self) -> None:

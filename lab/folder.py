@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pydantic
 
-Status = Literal["running", "finished", "failed", "stopped", "killed", "corrupt"]
+Status = Literal["running", "finished", "failed", "stopped", "killed", "corrupt", "simulated"]
+WHOLE = ("finished", "simulated")  # of these the summary and all tables must be there
 
 TABLES = ("ops", "memory", "metrics")
 _PARQUET_MARK = b"PAR1"  # first and last four bytes of every Parquet file
@@ -129,9 +130,9 @@ def read_entry(folder: Path) -> Entry:
     """
     try:
         info = _read_info(folder)
-        summary = _read_summary(folder, needed=info.status == "finished")
-        if info.status == "finished" or not (folder / "live").exists():
-            _check_tables(folder, needed=info.status == "finished")
+        summary = _read_summary(folder, needed=info.status in WHOLE)
+        if info.status in WHOLE or not (folder / "live").exists():
+            _check_tables(folder, needed=info.status in WHOLE)
         return Entry(info, digest(summary))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
@@ -185,7 +186,8 @@ def digest(summary: dict[str, Any]) -> dict[str, Any]:
         return {}
     steps = summary["steps"]
     seconds = sorted(step["seconds"] for step in steps)
-    return {
+    simulated = {key: summary[key] for key in ("cluster", "mfu") if key in summary}
+    return simulated | {
         "steps": len(steps),
         "loss": steps[-1]["loss"] if steps else None,
         "step_seconds": seconds[len(seconds) // 2] if seconds else None,

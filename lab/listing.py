@@ -47,7 +47,9 @@ def print_runs(found: list[Run], console: Console, everything: bool = False) -> 
 
 
 def _style(run: Run) -> str:
-    return {"finished": "green", "running": "cyan", "stopped": "yellow"}.get(run.status, "bold red")
+    return {"finished": "green", "running": "cyan", "stopped": "yellow", "simulated": "blue"}.get(
+        run.status, "bold red"
+    )
 
 
 def _number(run: Run, name: str) -> str:

@@ -14,12 +14,12 @@ import re
 import textwrap
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
-from engine.job import SCHEDULES, Job, JobRefused, Model, Plan, Training
+from engine.job import Hardware, Job, JobRefused, Model, Plan, Training
 
-SECTIONS = {"model": Model, "plan": Plan, "training": Training}
-_METAVARS = {"int": "N", "float": "X", "str": "TEXT", "str | None": "FILE", "Schedule": "NAME"}
+SECTIONS = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware}
+_METAVARS = {"int": "N", "float": "X", "str": "TEXT", "str | None": "FILE"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -81,12 +81,13 @@ def add_job_options(parser: Parser) -> None:
     general.add_argument("--job", metavar="FILE", help="a TOML job file; options given here override it")
     for title, kind in SECTIONS.items():
         group = parser.add_argument_group(title, (inspect.getdoc(kind) or "").split("\n")[0])
-        docs = field_docs(kind)
+        docs, types = field_docs(kind), get_type_hints(kind)
         for field in fields(kind):
-            _add_option(group, field, docs.get(field.name, ""))
+            choices = get_args(types[field.name]) if get_origin(types[field.name]) is Literal else ()
+            _add_option(group, field, docs.get(field.name, ""), choices)
 
 
-def _add_option(group: Any, field: Field[Any], doc: str) -> None:
+def _add_option(group: Any, field: Field[Any], doc: str, choices: tuple[str, ...]) -> None:
     flag = "--" + field.name.replace("_", "-")
     default = field.default if field.default is not MISSING else None
     if isinstance(default, bool):
@@ -95,10 +96,10 @@ def _add_option(group: Any, field: Field[Any], doc: str) -> None:
             help=f"{doc} Default: {'on' if default else 'off'}.",
         )  # fmt: skip
         return
-    metavar = _METAVARS.get(str(field.type), "N,N,…")
-    if field.name == "schedule":
-        doc += f" One of {', '.join(SCHEDULES)}."
-    tail = "" if default is None else f" Default: {default}."
+    metavar = "NAME" if choices or field.name == "cluster" else _METAVARS.get(str(field.type), "N,N,…")
+    if choices and not all(choice in doc for choice in choices):
+        doc += f" One of {', '.join(choices)}."
+    tail = f" Default: {default}." if default not in (None, "") else ""
     group.add_argument(flag, metavar=metavar, default=argparse.SUPPRESS, help=f"{doc}{tail}".replace("%", "%%"))
 
 

@@ -19,11 +19,12 @@ def plan(
     model: str | Job, cluster: str, gpus: int, *, refine: int = 5, reserve_gb: float | None = None, **fixed: Any
 ) -> Search:
     """See `lab.plan`."""
-    from engine.cluster import load_cluster
     from engine.planner import search
+    from lab.clusters import find_cluster
+    from lab.store import Store
 
     try:
-        described = load_cluster(cluster)
+        described = find_cluster(cluster, Store())
         reserve = None if reserve_gb is None else round(reserve_gb * 1e9)
         return search(model, described, gpus, fixed=fixed, reserve_bytes=reserve, refine=refine)
     except JobRefused:

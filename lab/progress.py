@@ -48,6 +48,27 @@ class Display:
             self.console.print(where + words(progress), highlight=False, soft_wrap=True)
 
 
+class Notice:
+    """Says on stderr that something takes a while and, in a terminal, what it does just now: call it with that."""
+
+    def __init__(self, doing: str, console: Console | None = None) -> None:
+        self.doing, self.console = doing, console or Console(stderr=True)
+        self._status = self.console.status(doing)
+
+    def __enter__(self) -> Notice:
+        if self.console.is_terminal:
+            self._status.start()
+        else:
+            self.console.print(self.doing, highlight=False)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._status.stop()
+
+    def __call__(self, now: str) -> None:
+        self._status.update(f"{self.doing}\n{now}")
+
+
 def words(progress: Progress) -> str:
     count = f"{progress.world_size} process{'es' if progress.world_size > 1 else ''}"
     match progress.phase:

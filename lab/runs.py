@@ -8,12 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.folder import Entry, RunInfo, Status
+from lab.folder import WHOLE, Entry, RunInfo, Status
 from lab.store import RunNotFound, Store, StoreError
+from lab.wording import percent, seconds
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from engine.cluster import Cluster
     from engine.job import Job
     from engine.program import Program
     from engine.recording import Recording
@@ -41,7 +43,7 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """running, finished, failed, stopped (by the user), killed (its program went away) or corrupt."""
+        """running, finished, failed, stopped (by the user), killed (its program went away), corrupt or simulated."""
         return self.info.status
 
     @property
@@ -97,6 +99,29 @@ class Run:
             return summarise(self.info, self.job, self.program, self.recording)
         except (OSError, ValueError) as error:
             raise RunCorrupt(f"summary.json of run {self.id} cannot be read: {error}") from error
+
+    @cached_property
+    def cluster(self) -> Cluster | None:
+        """The described cluster that the run was simulated or is replayed on; None if it names none."""
+        path = self.folder / "cluster.toml"
+        if not path.exists():
+            return None
+        from engine.cluster import load_cluster
+
+        try:
+            return load_cluster(path)
+        except ValueError as error:
+            raise RunCorrupt(f"the cluster of run {self.id} cannot be read: {error}") from error
+
+    def replay(self, cluster: str | Cluster | None = None) -> Run:
+        """This run as `cluster` would carry it out, by default the one it names: a simulated run in memory.
+
+        What the ranks did, and what waits for what, stays; times are those of the described hardware. Raises
+        `JobRefused` if there is no such cluster, it is too small, or no step of the run was completed.
+        """
+        from lab.simulation import replayed
+
+        return replayed(self, cluster)
 
     @property
     def steps(self) -> list[Row]:
@@ -162,7 +187,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         first, *rest = (html.escape(fact) for fact in self._facts())
-        colour = "#0072B2" if self.status == "finished" and self.digest.get("parity") is not False else "#D55E00"
+        colour = "#0072B2" if self.status in WHOLE and self.digest.get("parity") is not False else "#D55E00"
         badge = f"border:1px solid {colour};border-radius:4px;padding:1px 6px;color:{colour}"
         lines = f'<span style="{badge}">{first}</span> <code>{html.escape(self.id)}</code>'
         return f'<div style="line-height:1.8">{lines}<br>{" · ".join(rest)}</div>'
@@ -174,14 +199,18 @@ class Run:
             plan = self.info.job
             facts.append(f"{plan['dp']} data × {plan['tp']} tensor × {plan['pp']} pipeline")
             facts.append(f"{plan['schedule']}, ZeRO-{plan['zero']}")
+        if self.status == "simulated" and self.digest:
+            facts.append(f"{seconds(self.digest['step_seconds'])} a step, MFU {percent(self.digest['mfu'])}")
         if self.digest.get("loss") is not None:
             facts.append(f"loss {self.digest['loss']:.4f} after {self.digest['steps']} steps")
-        if self.message and self.status != "finished":
+        if self.message and self.status not in WHOLE:
             facts.append(self.message.splitlines()[0])
         return facts
 
     def _headline(self) -> str:
         parity = self.digest.get("parity")
+        if self.status == "simulated":
+            return f"simulated on {self.digest.get('cluster', 'a cluster')}"
         if self.status != "finished" or parity is None:
             return self.status
         return "✔ equal to one process" if parity else "✘ differs from one process"

@@ -12,14 +12,16 @@ import re
 import secrets
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lab.folder import Entry, Owner, RunInfo, environment, write_info
+
+Fill = Callable[[Path, RunInfo], None]
 
 if TYPE_CHECKING:
     from engine.job import Job
@@ -59,29 +61,24 @@ class Store:
     def folder(self, run_id: str) -> Path:
         return self.root / run_id
 
-    def create(self, job: Job, command: tuple[str, ...]) -> RunInfo:
-        """Makes the folder of a new run, with `run.json` and `job.toml`. It appears whole or not at all."""
+    def create(self, job: Job, command: tuple[str, ...], fill: Fill | None = None, **more: Any) -> RunInfo:
+        """Makes the folder of a new run, with `run.json` and `job.toml`. It appears whole or not at all.
+
+        fill: writes the rest of a folder that is complete from the beginning, of a simulation for example, whose
+        further fields of `run.json` are `more`.
+        """
         now = datetime.now().astimezone()
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             while True:
                 run_id = f"{now:%Y%m%d-%H%M%S}-{_words(job)}-{secrets.token_hex(2)}"
-                info = RunInfo(
-                    id=run_id,
-                    created=now.isoformat(timespec="milliseconds"),
-                    status="running",
-                    job=job.options(),
-                    job_toml=job.to_toml(),
-                    command=command,
-                    environment=environment(),
-                    owner=Owner.this_process(),
-                )
-                if self._place(info):
+                info = new_info(run_id, job, command, created=now, **more)
+                if self._place(info, fill or _make_live):
                     return info
         except OSError as error:
             raise StoreError.writing(self.root, error) from error
 
-    def _place(self, info: RunInfo) -> bool:
+    def _place(self, info: RunInfo, fill: Fill) -> bool:
         """Prepares the folder out of sight and moves it in; False if its name is taken."""
         final, draft = self.folder(info.id), self.root / f".{info.id}"
         try:
@@ -89,7 +86,7 @@ class Store:
         except FileExistsError:
             return False
         try:
-            (draft / "live").mkdir()
+            fill(draft, info)
             (draft / "job.toml").write_text(info.job_toml, encoding="utf-8")
             write_info(draft, info)
             if final.exists():
@@ -158,6 +155,19 @@ class Store:
                 some = ", ".join(entry.info.id for entry in found[:4])
                 raise RunNotFound(f"{name!r} fits {len(found)} runs ({some}{', …' * (len(found) > 4)}): say more.")
         raise RunNotFound(f"there is no run {name!r} in {self.root}: `lab runs` lists them; the newest is `latest`.")
+
+
+def new_info(run_id: str, job: Job, command: tuple[str, ...], created: datetime, **more: Any) -> RunInfo:
+    """What `run.json` says of a run that begins; `more` overrides its fields."""
+    known: dict[str, Any] = {
+        "created": created.isoformat(timespec="milliseconds"), "status": "running", "job": job.options(),
+        "job_toml": job.to_toml(), "command": command, "environment": environment(), "owner": Owner.this_process(),
+    }  # fmt: skip
+    return RunInfo(id=run_id, **(known | more))
+
+
+def _make_live(draft: Path, info: RunInfo) -> None:
+    (draft / "live").mkdir()
 
 
 def _words(job: Job) -> str:

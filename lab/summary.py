@@ -50,7 +50,7 @@ class Outcome:
 def summarise(info: RunInfo, job: Job, program: Program, recording: Recording, outcome: Outcome | None = None) -> Row:
     """The summary of a run with whatever steps it got through."""
     outcome = outcome or Outcome()
-    steps = [_step(row) for row in recording.metrics.to_pylist()]
+    steps = step_rows(recording)
     plan = job.plan
     summary: Row = {
         "run": info.id,
@@ -69,8 +69,10 @@ def summarise(info: RunInfo, job: Job, program: Program, recording: Recording, o
     return plain(summary)  # type: ignore[no-any-return]  # a mapping stays one
 
 
-def _step(row: Row) -> Row:
-    return {key: row[key] for key in ("step", "loss", "grad_norm", "seconds", "tokens_per_second")}
+def step_rows(recording: Recording) -> list[Row]:
+    """One row a step."""
+    keys = ("step", "loss", "grad_norm", "seconds", "tokens_per_second")
+    return [{key: row[key] for key in keys} for row in recording.metrics.to_pylist()]
 
 
 def parity(steps: Sequence[Row], outcome: Outcome) -> Row:

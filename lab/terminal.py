@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -11,8 +11,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from engine.mesh import Mesh, mesh_of
+from engine.mesh import AXES, Mesh, mesh_of
 from engine.rules import notes
+from lab import terminal_simulated as simulated
+from lab.folder import WHOLE
 from lab.runs import Run, RunCorrupt
 from lab.terminal_tables import MAX_WIDTH, communication, memory, memory_unit
 from lab.text_timeline import IDLE, LETTERS, MARK, STEP, STYLES, TextTimeline, text_timeline
@@ -24,6 +26,7 @@ from lab.wording import (
     WEIGHTS_CRITERION,
     percent,
     power,
+    seconds,
     shared_cores,
 )
 
@@ -36,15 +39,15 @@ _LEGEND = {
 }  # fmt: skip
 
 
-def show(run: Run, console: Console) -> None:
-    """Prints the summary of a run, as much of it as there is."""
+def show(run: Run, console: Console, replay: Run | None = None) -> None:
+    """Prints the summary of a run, as much of it as there is. replay: the same run on a cluster, shown beside it."""
     if console.width > MAX_WIDTH:
         console.width = MAX_WIDTH
-    for part in _parts(run, console.width):
+    for part in _parts(run, console.width, replay):
         console.print(part, highlight=False)
 
 
-def _parts(run: Run, width: int) -> Iterator[RenderableType]:
+def _parts(run: Run, width: int, replay: Run | None) -> Iterator[RenderableType]:
     yield _headline(run)
     if run.status == "corrupt":
         yield Text(f"  {run.message}")
@@ -54,15 +57,26 @@ def _parts(run: Run, width: int) -> Iterator[RenderableType]:
         summary = run.summary
         if not summary["steps"]:
             return
-        yield from _sections(run, summary, width)
+        yield from _sections(run, summary, width, replay)
     except RunCorrupt as error:
         yield Text(str(error), style="bold red")
         return
-    yield Text(f"Pictures: lab report {run.id} -o report.html", style="dim")
+    if run.folder.exists():
+        yield Text(f"Pictures: lab report {run.id} -o report.html", style="dim")
 
 
-def _sections(run: Run, summary: Row, width: int) -> Iterator[RenderableType]:
-    yield from _section("Time", _timeline(run, width), bubble(summary, run), _waiting(run))
+def _sections(run: Run, summary: Row, width: int, replay: Run | None) -> Iterator[RenderableType]:
+    if run.status == "simulated":
+        yield from _section("Use of the hardware", simulated.usage(run))
+        yield from _section("Time, simulated", _timeline(run, width), simulated.bubble(summary))
+    else:
+        named = "Time" if replay is None else "Time, measured on this machine's processes"
+        yield from _section(named, _timeline(run, width), bubble(summary, run), _waiting(run))
+    if replay is not None:
+        how = "simulated" if run.status == "simulated" else "the same run replayed"
+        name = f"Time, {how} on cluster {replay.summary['cluster']}"
+        took = Text(f"{seconds(replay.summary['step_seconds'])} a step there", style="dim")
+        yield from _section(name, took, _timeline(replay, width), simulated.bubble(replay.summary))
     yield from _section(
         f"Memory of each rank, {memory_unit(summary)[0]}", memory(summary, width, run.info.resident_bytes)
     )
@@ -78,6 +92,8 @@ def _section(title: str, *content: RenderableType | None) -> Iterator[Renderable
 
 
 def _headline(run: Run) -> RenderableType:
+    if run.status == "simulated":
+        return simulated.headline(run.summary)
     if run.status != "finished":
         return Text(f"✘ {run.status}: {run.id}", style="bold red")
     return parity(run.summary)
@@ -122,15 +138,17 @@ def _facts(run: Run) -> Table:
 
 def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
     info, job = run.info, run.job
-    yield "run", run.id
-    if run.status != "finished" and run.message:
+    if run.folder.exists():
+        yield "run", run.id
+    if run.status not in WHOLE and run.message:
         yield "why", run.message
     plan = job.plan
     parts = [f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline", f"ZeRO-{plan.zero}", plan.schedule]
     chunks = f" in {plan.chunks} chunks" if plan.chunks > 1 else ""
     yield (
         "plan",
-        f"{_count(job.world_size, 'process')} = {', '.join(parts)}{chunks}, {_count(plan.microbatches, 'micro-batch')}",
+        f"{_count(job.world_size, 'rank' if run.status == 'simulated' else 'process')} = {', '.join(parts)}{chunks},"
+        f" {_count(plan.microbatches, 'micro-batch')}",
     )
     model = job.model
     widths = f"hidden {model.hidden}, {model.heads} heads, seq {model.seq}, vocab {model.vocab}"
@@ -138,13 +156,15 @@ def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
         "model",
         f"{model.layers} layers, {widths}",
     )
-    if info.backend:
+    if run.status == "simulated":
+        yield from simulated.fact_rows(run)
+    elif info.backend:
         yield (
             "backend",
             f"{info.backend} on {info.device}" + (f": {info.backend_reason}" if info.backend_reason else ""),
         )
     steps = run.summary["steps"]
-    if steps:
+    if steps and run.status != "simulated":
         yield "training", _progress_words(steps, run.summary)
     for note in notes(job):
         yield "note", note
@@ -165,7 +185,7 @@ def _loss(step: Row) -> str:
 
 
 def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}{'es' if what.endswith(('s', 'ch')) else 's'}"
+    return f"{n} {what}" if n == 1 else f"{n:,} {what}{'es' if what.endswith(('s', 'ch')) else 's'}"
 
 
 # -- time ----------------------------------------------------------------------------------------------------
@@ -178,9 +198,11 @@ def _timeline(run: Run, width: int) -> RenderableType:
     if step is None:
         return Text("no operation was recorded")
     mesh = mesh_of(run.job)
-    gutter = 2 + len("rank  d t p ") + len(" 100%")
+    gutter = 2 + len(_place_heading(run.recording.stands_for, mesh)) + len(" 100%")
     picture = text_timeline(run.recording, mesh, step, max(20, width - gutter))
-    heading = f"step {step}, {picture.seconds * 1000:.0f} ms wide; d t p: data, tensor, pipeline coordinate"
+    heading = f"step {step}, {seconds(picture.seconds)} wide; d t p: data, tensor, pipeline coordinate"
+    if run.recording.stands_for:
+        heading += "; ×: ranks that do the same"
     return Group(Text(heading, style="dim"), draw(picture, mesh), legend(picture, width - 2))
 
 
@@ -188,16 +210,27 @@ def draw(picture: TextTimeline, mesh: Mesh) -> Text:
     """Rank, coordinate (d data, t tensor, p pipeline), the step, and the share of it spent working."""
     text = Text(no_wrap=True, overflow="crop")
     cells = len(picture.lines[0].text) if picture.lines else 0
-    text.append(f"rank  d t p {'':{cells}} busy", style="dim")
+    weights = {line.rank: line.stands_for for line in picture.lines if line.stands_for > 1}
+    text.append(f"{_place_heading(weights, mesh)}{'':{cells}} busy", style="dim")
+    wide = [len(str(mesh.degree(axis) - 1)) for axis in AXES]
     for line in picture.lines:
         at = mesh.coordinate(line.rank)
-        text.append(f"\n{line.rank:>4}  {at.dp} {at.tp} {at.pp} ")
+        where = " ".join(f"{n:>{w}}" for n, w in zip((at.dp, at.tp, at.pp), wide, strict=True))
+        like = f" {f'×{line.stands_for}':>6}" if weights else ""
+        text.append(f"\n{line.rank:>4}{like}  {where} ")
         for piece in line.pieces:
             text.append(piece.text, style=STYLES[piece.what])
         text.append(f" {line.busy:>4.0%}")
     if picture.left_out:
         text.append(f"\n      and {picture.left_out} more ranks that do the same work as these", style="dim")
     return text
+
+
+def _place_heading(stands_for: Mapping[int, int], mesh: Mesh) -> str:
+    """The heading of what stands left of the picture."""
+    wide = [len(str(mesh.degree(axis) - 1)) for axis in AXES]
+    letters = " ".join(f"{letter:>{w}}" for letter, w in zip("dtp", wide, strict=True))
+    return f"rank{f' {chr(215):>6}' if stands_for else ''}  {letters} "
 
 
 def legend(picture: TextTimeline, width: int) -> Text:

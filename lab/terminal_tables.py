@@ -49,19 +49,25 @@ def memory(summary: Row, width: int = MAX_WIDTH, resident: Sequence[int] = ()) -
     """
     size = memory_unit(summary)[1]
     table = _table(gap=2 if width >= ROOMY else 1)
+    known = bool(summary["memory"]["predicted_per_rank"])
     table.add_column("ranks")
-    table.add_column("")
+    if known:
+        table.add_column("")
     for name in CATEGORIES:
         table.add_column(name.removesuffix("_peak"), justify="right")
     predicted = {row["rank"]: row for row in summary["memory"]["predicted_per_rank"]}
     groups: dict[tuple[Any, ...], list[int]] = {}
     for row in summary["memory"]["per_rank"]:
         forecast = predicted.get(row["rank"], {})
-        groups.setdefault(tuple((row[name], forecast.get(name)) for name in CATEGORIES), []).append(row["rank"])
-    for values, ranks in groups.items():
-        table.add_row(spans_of(ranks), "measured", *(amount(value / size) for value, _ in values))
-        table.add_row("", "predicted", *(_prediction(wanted, value, size) for value, wanted in values))
-    words = "= the same, to the byte. params, grads, optimizer: held throughout; the others: most at any time"
+        key = (row.get("stands_for", 1), *((row[name], forecast.get(name)) for name in CATEGORIES))
+        groups.setdefault(key, []).append(row["rank"])
+    for (like, *values), ranks in groups.items():
+        named = spans_of(ranks) + (f" ×{like}" if like > 1 else "")
+        table.add_row(named, *["measured"] * known, *(amount(value / size) for value, _ in values))
+        if known:
+            table.add_row("", "predicted", *(_prediction(wanted, value, size) for value, wanted in values))
+    words = "params, grads, optimizer: held throughout; the others: most at any time"
+    words = f"= the same, to the byte. {words}" if known else words
     if not resident:
         return Group(table, Text(words, style="dim"))
     least, most = nbytes(min(resident)), nbytes(max(resident))

@@ -53,6 +53,8 @@ class Line:
     rank: int
     pieces: tuple[Piece, ...]
     busy: float
+    stands_for: int = 1
+    """How many ranks do what this one does."""
 
     @property
     def text(self) -> str:
@@ -86,7 +88,8 @@ def text_timeline(recording: Recording, mesh: Mesh, step: int, width: int = 80) 
     rows = dict(ops.by_rank())
     shown = _chosen(mesh, sorted(rows))
     lines = tuple(_line(ops, rank, rows[rank], edges) for rank in shown)
-    return TextTimeline(lines, (end - start) / 1e9, len(rows) - len(shown))
+    left_out = sum(ops.weight.values()) - sum(line.stands_for for line in lines)
+    return TextTimeline(lines, (end - start) / 1e9, left_out)
 
 
 def _chosen(mesh: Mesh, ranks: list[int]) -> list[int]:
@@ -119,7 +122,7 @@ def _line(ops: StepOps, rank: int, rows: slice, edges: NDArray[np.int64]) -> Lin
     for i, (_, _, when) in enumerate(owners):
         talking |= (winner == i) & (covered(both(when, inside), edges) > times[i] / 2)
     pieces = tuple(_pieces([(what, k) for what, k, _ in owners] + [(IDLE, -1)], winner, talking))
-    return Line(rank, pieces, length(busy(ops, rows)) / int(edges[-1] - edges[0]))
+    return Line(rank, pieces, length(busy(ops, rows)) / max(int(edges[-1] - edges[0]), 1), ops.weight[rank])
 
 
 def _owners(ops: StepOps, rows: slice) -> Iterator[tuple[str, int, Spans]]:

@@ -49,7 +49,7 @@ def percent(fraction: float | None) -> str:
 
 def unit(largest: float) -> tuple[str, float]:
     """(name, bytes) of the unit in which `largest` has one to three digits before the point."""
-    for name, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for name, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if largest >= size:
             return name, size
     return "bytes", 1.0
@@ -57,8 +57,8 @@ def unit(largest: float) -> tuple[str, float]:
 
 def nbytes(value: float) -> str:
     """Bytes in words: 512 B, 4.10 MB (powers of ten)."""
-    for name in ("B", "kB", "MB", "GB"):
-        if abs(value) < 999.5 or name == "GB":
+    for name in ("B", "kB", "MB", "GB", "TB"):
+        if abs(value) < 999.5 or name == "TB":
             return f"{value:.0f} {name}" if name == "B" else f"{value:.3g} {name}"
         value /= 1000
     raise AssertionError

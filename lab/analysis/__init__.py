@@ -1,7 +1,7 @@
 """What a recording says: bubble, idle time and its causes, overlap, memory, communication. Pure functions."""
 
 from engine.rows import recorded_steps
-from lab.analysis.communication import communication, communication_matrix
+from lab.analysis.communication import bytes_between, communication, communication_matrix
 from lab.analysis.gap import PART_NAMES, PARTS, Gap, Part, gap
 from lab.analysis.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_cause, idle_spans
 from lab.analysis.memory import memory_over_time, memory_peaks
@@ -19,6 +19,7 @@ __all__ = [
     "StepOps",
     "bubble",
     "bubble_formula",
+    "bytes_between",
     "communication",
     "communication_matrix",
     "core_wait",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TypedDict
 
 import numpy as np
@@ -56,13 +57,21 @@ def communication_matrix(recording: Recording, step: int, world_size: int | None
     Messages as sent; collectives as a ring, from each rank to the next of its group. The ring is the
     algorithm the logical bytes belong to; a backend may route them otherwise.
     """
-    ops = step_ops(recording, step)
-    size = world_size or max(ops.ranks) + 1
+    size = world_size or max(step_ops(recording, step).ranks) + 1
     matrix = np.zeros((size, size), np.int64)
+    for (source, target), nbytes in bytes_between(recording, step).items():
+        matrix[source, target] = nbytes
+    return matrix
+
+
+def bytes_between(recording: Recording, step: int) -> dict[tuple[int, int], int]:
+    """(from, to) → logical bytes of a step, of the recorded ranks; see `communication_matrix`."""
+    ops = step_ops(recording, step)
+    found: Counter[tuple[int, int]] = Counter()
     sends = ops.among("kind", [k.value for k in SENDS])
     receives = ops.among("kind", [k.value for k in RECEIVES])
     for row in np.flatnonzero(~ops.on_compute & ~receives & (ops.logical > 0)).tolist():
         rank, peers = int(ops.rank[row]), ops.peers[row]
         next_in_ring = peers[(peers.index(rank) + 1) % len(peers)]
-        matrix[rank, ops.other_end(row) if sends[row] else next_in_ring] += ops.logical[row]
-    return matrix
+        found[rank, ops.other_end(row) if sends[row] else next_in_ring] += int(ops.logical[row])
+    return dict(found)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from engine.program import COMPUTE, RECEIVES, Kind
 from engine.recording import Recording
-from engine.rows import recorded_steps
+from engine.rows import in_order, recorded_steps
 
 Numbers = NDArray[np.int64]
 Words = NDArray[np.object_]
@@ -117,8 +118,11 @@ class StepOps:
 
     @cached_property
     def peers(self) -> list[list[int]]:
-        peers: list[list[int]] = self.table["peers"].to_pylist()
-        return peers
+        column = self.table["peers"].combine_chunks()
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        members, edges = column.values.to_pylist(), column.offsets.to_pylist()
+        known: dict[tuple[int, ...], list[int]] = {}  # equal lists are one, or making them takes most of the time
+        return [known.setdefault(tuple(members[a:b]), members[a:b]) for a, b in pairwise(edges)]
 
     @cached_property
     def on_compute(self) -> Mask:
@@ -217,12 +221,21 @@ def named(rank: int, count: int) -> str:
 
 
 def step_ops(recording: Recording, step: int) -> StepOps:
-    """The rows of `step`. Raises `NoStep` if there are none."""
+    """The rows of `step`, kept until another step is asked for. Raises `NoStep` if there are none."""
+    kept = _kept.get(recording)
+    if kept is None or kept[0] != step:
+        kept = _kept[recording] = (step, _step_ops(recording, step))
+    return kept[1]
+
+
+_kept: WeakKeyDictionary[Recording, tuple[int, StepOps]] = WeakKeyDictionary()
+
+
+def _step_ops(recording: Recording, step: int) -> StepOps:
     rows = recording.ops_of(step)
     if not rows.num_rows:
         raise NoStep(f"step {step} was not recorded: there are steps {recorded_steps(recording)}.")
-    rows = rows.sort_by([("rank", "ascending"), ("seq", "ascending")]).combine_chunks()
-    return StepOps(rows, recording.stands_for)
+    return StepOps(in_order(rows).combine_chunks(), recording.stands_for)
 
 
 def step_window(recording: Recording, step: int) -> tuple[int, int]:

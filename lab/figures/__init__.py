@@ -14,7 +14,7 @@ from engine.job import Job
 from engine.recording import Recording
 from lab import analysis
 from lab.figures.bubble import bubble_figure, time_shares
-from lab.figures.communication import communication_figure, matrix_figure
+from lab.figures.communication import communication_figure, links_figure, matrix_figure
 from lab.figures.comparison import comparison_figure
 from lab.figures.grid import Colour, grid_figure
 from lab.figures.memory import memory_figure, memory_over_time_figure
@@ -94,8 +94,9 @@ def memory(run: HasRecording, theme: Theme = "light") -> go.Figure:
 
 
 def memory_over_time(run: HasRecording, rank: int = 0, step: int | None = None, theme: Theme = "light") -> go.Figure:
-    """Bytes one rank holds over time, in one step or all of them."""
+    """Bytes one rank, or the one that stands for it, holds over time, in one step or all of them."""
     window = None if step is None else analysis.step_window(run.recording, step)
+    rank = run.recording.stands_for.get(rank, rank)
     return memory_over_time_figure(run.recording, rank, window=window, theme=theme)
 
 
@@ -109,6 +110,8 @@ def communication_matrix(run: HasRecording, step: int | None = None, theme: Them
     step = analysis.typical_step(run.recording) if step is None else step
     if step is None:
         return empty("Who sends to whom", "No step was completed, so nothing was sent.", theme)
+    if run.recording.stands_for:
+        return links_figure(analysis.bytes_between(run.recording, step), run.recording.stands_for, theme=theme)
     sent = analysis.communication_matrix(run.recording, step, run.job.world_size)
     return matrix_figure(sent, theme=theme)
 

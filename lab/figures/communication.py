@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from lab.analysis.table import named
 from lab.figures.palette import Theme, empty, figure, hatched, palette
 from lab.wording import AXIS_NAMES, nbytes
 
@@ -86,27 +87,45 @@ def matrix_figure(matrix: NDArray[np.int64], *, theme: Theme = "light") -> go.Fi
     """
     if not matrix.any():
         return empty("Who sends to whom", "Nothing was sent in this step.", theme)
+    names = [f"rank {rank}" for rank in range(len(matrix))]
+    return _heat(matrix, names, names, theme)
+
+
+def links_figure(
+    sent: Mapping[tuple[int, int], int], stands_for: Mapping[int, int], *, theme: Theme = "light"
+) -> go.Figure:
+    """The same where only some ranks are recorded: a row for each of these, a column for each rank they send to."""
+    if not sent:
+        return empty("Who sends to whom", "Nothing was sent in this step.", theme)
+    sources, targets = sorted({a for a, _ in sent}), sorted({b for _, b in sent})
+    matrix = np.array([[sent.get((a, b), 0) for b in targets] for a in sources], np.int64)
+    rows = [named(rank, sum(like == rank for like in stands_for.values())) for rank in sources]
+    return _heat(matrix, rows, [f"rank {rank}" for rank in targets], theme)
+
+
+def _heat(matrix: NDArray[np.int64], sources: list[str], targets: list[str], theme: Theme) -> go.Figure:
     source, target = np.unravel_index(int(matrix.argmax()), matrix.shape)
-    title = f"Busiest link: rank {source} to rank {target}, {nbytes(matrix.max())} per step"
-    ticks = list(range(0, len(matrix), max(1, len(matrix) // 16)))
+    busiest = f"{sources[source]} to {targets[target]}"
+    title = f"Busiest link: {busiest}, {nbytes(matrix.max())} per step"
     few = matrix.size <= _MOST_CELLS_WITH_TEXT  # with the bytes in each cell nobody needs the scale
     words = [[nbytes(v) if v else "" for v in row] for row in matrix.tolist()]
     heat = go.Heatmap(
         z=np.where(matrix > 0, matrix, np.nan), colorscale="Cividis", zmin=0, text=words, xgap=1, ygap=1,
         texttemplate="%{text}" if few else None, textfont={"size": 10}, showscale=not few,
-        hovertemplate="rank %{y} to rank %{x}: %{text}<extra></extra>", hoverongaps=False,
+        x=targets, y=sources, hovertemplate="%{y} to %{x}: %{text}<extra></extra>", hoverongaps=False,
         colorbar={"title": {"text": "bytes", "side": "right"}, "tickformat": "~s", "thickness": 12},
     )  # fmt: skip
     fig = figure(title, theme, 420, [heat])
     fig.update_xaxes(
-        title_text="to rank", tickvals=ticks, showgrid=False, zeroline=False, side="top", constrain="domain"
-    )
-    return fig.update_yaxes(
-        title_text="from rank",
-        tickvals=ticks,
-        autorange="reversed",
-        showgrid=False,
-        zeroline=False,
-        scaleanchor="x",
+        title_text="to rank", type="category", tickvals=_some(targets), showgrid=False, zeroline=False, side="top",
         constrain="domain",
-    )
+    )  # fmt: skip
+    return fig.update_yaxes(
+        title_text="from rank", type="category", tickvals=_some(sources), autorange="reversed", showgrid=False,
+        zeroline=False, scaleanchor="x" if sources == targets else None, constrain="domain",
+    )  # fmt: skip
+
+
+def _some(names: list[str]) -> list[str]:
+    """At most about 16 of them, evenly spaced."""
+    return names[:: max(1, len(names) // 16)]

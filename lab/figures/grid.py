@@ -11,13 +11,15 @@ from engine.job import Job
 from engine.mesh import AXES, Mesh, mesh_of
 from engine.units import stage_lane, stages
 from lab.figures.palette import Palette, Theme, figure, palette
-from lab.wording import AXIS_NAMES, nbytes, percent
+from lab.wording import AXIS_NAMES, nbytes, percent, unit
 
 Colour = Literal["memory", "idle", "stage"]
 
 _DASH = {"dp": "solid", "tp": "dash", "pp": "dot"}
 _SCALE_NAMES = {"memory": "peak memory", "idle": "idle ÷ total", "stage": "pipeline rank"}
 MOST_LABELS = 16
+MOST_NUMBERS = 128
+"""With more ranks than these their numbers cover each other; they are still told when pointed at."""
 
 
 def grid_figure(
@@ -97,7 +99,8 @@ def _place(mesh: Mesh, rank: int) -> tuple[int, int, int]:
 def _ranks(job: Job, mesh: Mesh, values: Mapping[int, float], colour: Colour, p: Palette) -> go.Scatter3d:
     ranks = sorted(values)
     x, y, z = zip(*(_place(mesh, rank) for rank in ranks), strict=True)
-    held = [holds(job, mesh.coordinate(rank).pp) for rank in ranks]
+    layers = [holds(job, pipeline) for pipeline in range(mesh.pp)]
+    held = [layers[mesh.coordinate(rank).pp] for rank in ranks]
     shown = [_value(values[rank], colour) for rank in ranks]
     share = f", 1/{mesh.tp} of each" if mesh.tp > 1 else ""
     hover = [
@@ -106,9 +109,10 @@ def _ranks(job: Job, mesh: Mesh, values: Mapping[int, float], colour: Colour, p:
     ]
     few = mesh.size <= MOST_LABELS
     text = [f"{r}: {what}" if few else str(r) for r, what in zip(ranks, held, strict=True)]
-    number = [values[r] / (1e6 if colour == "memory" else 1) for r in ranks]
+    name_of_unit, scale = unit(max(values.values())) if colour == "memory" else ("", 1.0)
+    number = [values[r] / scale for r in ranks]
     bar = {
-        "title": {"text": f"{_SCALE_NAMES[colour]}{' (MB)' if colour == 'memory' else ''}", "side": "top"},
+        "title": {"text": f"{_SCALE_NAMES[colour]}{f' ({name_of_unit})' if name_of_unit else ''}", "side": "top"},
         "orientation": "h",
         "thickness": 10,
         "len": 0.4,
@@ -118,13 +122,15 @@ def _ranks(job: Job, mesh: Mesh, values: Mapping[int, float], colour: Colour, p:
         "yanchor": "bottom",
         "tickformat": ".0%" if colour == "idle" else "",
     }
+    named = mesh.size <= MOST_NUMBERS
     return go.Scatter3d(
-        x=x, y=y, z=z, mode="markers+text", text=text, textposition="top center", showlegend=False,
+        x=x, y=y, z=z, mode="markers+text" if named else "markers", text=text, textposition="top center",
+        showlegend=False,
         textfont={"size": 12 if few else 10, "color": p.ink}, customdata=hover,
         hovertemplate="%{customdata}<extra></extra>",
-        marker={"size": 14 if few else 8, "color": number, "colorscale": "Cividis",
+        marker={"size": 14 if few else 8 if named else 4, "color": number, "colorscale": "Cividis",
                 "cmin": 0, "cmax": max(number) or 1, "showscale": colour != "stage",
-                "colorbar": bar, "line": {"color": p.ink, "width": 1}, "opacity": 1},
+                "colorbar": bar, "line": {"color": p.ink, "width": int(named)}, "opacity": 1},
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from engine.recording import CATEGORIES, Recording
 from lab.analysis.memory import KEY, memory_over_time
 from lab.figures.palette import Palette, Theme, empty, figure, palette
-from lab.wording import nbytes, unit
+from lab.wording import nbytes, seconds, unit
 
 _MEANING = {
     "params": "parameters",
@@ -59,7 +59,10 @@ def memory_figure(
         traces.append(_totals(which, x, [row["total_peak"] for row in rows], scale, p))
     fig = figure(memory_title(measured, predicted), theme, 420, traces, barmode="overlay")
     every = slice(None, None, max(1, len(measured) // 16))
-    ticks = {"tickvals": [*place.values()][every], "ticktext": [*map(str, place)][every]}
+    names = [
+        f"{row['rank']} ×{row['stands_for']}" if row.get("stands_for", 1) > 1 else str(row["rank"]) for row in measured
+    ]
+    ticks = {"tickvals": [*place.values()][every], "ticktext": names[every]}
     fig.update_xaxes(title_text="rank", showgrid=False, **ticks)
     return fig.update_yaxes(title_text=name_of_unit, rangemode="tozero")
 
@@ -104,7 +107,7 @@ def _totals(which: str, x: Floats, totals: Sequence[int], scale: float, p: Palet
 
 def memory_title(measured: Sequence[Mapping[str, int]], predicted: Sequence[Mapping[str, int]]) -> str:
     most = max(measured, key=lambda row: row["total_peak"])
-    equal = sum(row["total_peak"] == most["total_peak"] for row in measured) - 1
+    equal = sum(row.get("stands_for", 1) for row in measured if row["total_peak"] == most["total_peak"]) - 1
     others = f" (and {equal} more rank{'s' if equal > 1 else ''})" if equal else ""
     title = f"Rank {most['rank']}{others} peaks highest: {nbytes(most['total_peak'])} at one time"
     guess = {row["rank"]: row["total_peak"] for row in predicted}.get(most["rank"])
@@ -133,7 +136,7 @@ def memory_over_time_figure(
     ]  # fmt: skip
     total = held.sum(axis=0)
     at = int(total.argmax())
-    title = f"Rank {rank} holds {nbytes(total[at])} at most, {(time[at] - start) / 1e6:.1f} ms in"
+    title = f"Rank {rank} holds {nbytes(total[at])} at most, {seconds((time[at] - start) / 1e9)} in"
     fig = figure(title, theme, 360, traces, hovermode="x unified")
     fig.add_annotation(
         x=(time[at] - start) / 1e6, y=total[at] / scale, text=f"peak {nbytes(total[at])}", ay=-24, ax=0,

@@ -14,9 +14,7 @@ from lab.wording import AXIS_NAMES, nbytes, percent, seconds
 def parity_badge(run: Reportable) -> Html:
     """Whether the run equals one process, with the three numbers it rests on; else how it ended."""
     if is_simulated(run):
-        what = f"Simulated on {run.summary.get('cluster') or 'a described cluster'}"
-        why = "Nothing was trained: operations, bytes and memory are counted, times are what the cluster describes."
-        return tag("div", tag("strong", what), paragraph(why), class_="badge none")
+        return simulated_badge(run.summary)
     found = run.summary.get("parity") or {}
     passed = found.get("passed")
     parts = [] if run.status == "finished" else [_ending(run)]
@@ -33,6 +31,19 @@ def parity_badge(run: Reportable) -> Html:
     )
     look = f"badge {'good' if passed else 'bad'}"
     return join([*parts, tag("div", tag("strong", verdict), paragraph(numbers), class_=look)])
+
+
+def simulated_badge(summary: Mapping[str, Any]) -> Html:
+    """What a simulation says instead: nothing ran, how long a step takes, whether it fits."""
+    words = "Nothing was trained: operations, bytes and memory are counted, times are what the cluster describes."
+    fits, worst = summary.get("fits"), summary["memory"].get("worst")
+    if worst is not None:
+        verdict = "it fits" if fits else f"it does not fit, from its {worst['breaks']} on"
+        needs = f"{nbytes(worst['total_peak'])} of {nbytes(worst['device_bytes'])}"
+        words += f" Rank {worst['rank']} needs {needs}: {verdict}."
+    look = f"badge {'bad' if fits is False else 'none'}"
+    what = f"≈ Simulated on {summary.get('cluster') or 'a described cluster'}"
+    return tag("div", tag("strong", what), paragraph(words), class_=look)
 
 
 def _ending(run: Reportable) -> Html:
