@@ -74,12 +74,16 @@ def _header(run: Reportable) -> Html:
         "header",
         tag("h1", f"{shape}{f', ZeRO-{plan.zero}' if run.job.effective_zero else ''}"),
         paragraph(job_in_words(run.job)),
-        tag("pre", command_line(run.job), tabindex=0, aria_label="Command that runs this job again"),
+        tag("pre", command_line(run.job, _command(run)), tabindex=0, aria_label="Command that runs this job again"),
         *(paragraph(note, class_="faint") for note in notes(run.job)),
         proof.parity_badge(run),
         proof.key_numbers(run),
         tag("nav", tag("ul", *links), aria_label="Parts of this report"),
     )
+
+
+def _command(run: Reportable) -> str:
+    return "simulate" if run.status == "simulated" else "run"
 
 
 def _main(run: Reportable) -> list[Html]:

@@ -44,10 +44,10 @@ def _how(job: Job) -> str:
     return f", with {' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)}" if words else ""
 
 
-def command_line(job: Job) -> str:
-    """The command that runs this job again; options left at their defaults are left out."""
+def command_line(job: Job, command: str = "run") -> str:
+    """The command that runs, or simulates, this job again; options left at their defaults are left out."""
     defaults = Job().options()
-    words = ["lab", "run"]
+    words = ["lab", command]
     for name, value in job.options().items():
         if value != defaults[name]:
             words += _option(name.replace("_", "-"), value)
