@@ -60,7 +60,7 @@ REFUSALS = [
     ("program --rank 0 --against --zero=1", "--rank shows one rank and --against all of them"),
     ("program --against --zero=9", "zero=9 is not a ZeRO stage"),
     ("rnu", "there is no command 'rnu': did you mean run?"),
-    ("frobnicate", "there are run, runs, show, program, report, doctor, demo."),
+    ("frobnicate", "there are run, runs, show, program, report, plan, doctor, demo."),
     ("show", "`lab show` needs RUN"),
     ("show latest", "there are no runs in"),
     ("report ../../etc", "there are no runs in"),
