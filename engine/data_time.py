@@ -54,7 +54,7 @@ def exposed(job: Job, has: Held, kind: LaneKind, zero: int, times: MeshTimes, pa
         return Exposed(backward=_reductions(reduced, use, overlap), end=ends, after=after)
     gathered = in_use(job.model, kind, gather)[:, None]
     ahead = 1.0 if overlap and job.plan.prefetch else 0.0  # whether gathers run under anything
-    forward = _forwards(gathered, use, ahead, len(kind.blocks))
+    forward = _forwards(gathered, reduced, use, ahead, len(kind.blocks))
     if job.plan.keep_gathered:
         return Exposed(backward=_reductions(reduced, use, overlap), end=ends + forward)
     return Exposed(forward, _backwards(gathered, reduced, use, ahead, overlap, len(kind.blocks)), ends)
@@ -79,23 +79,34 @@ def _reductions(reduced: Floats, use: Passes, overlap: bool) -> Floats:
     return np.asarray(np.maximum(reduced - under, 0).sum(axis=0))
 
 
-def _forwards(gathered: Floats, use: Passes, ahead: float, chunks: int) -> Floats:
-    """ZeRO-3: a gather under the forward of the unit before; the first of a chunk under another chunk's."""
-    waits = np.maximum(gathered[:-1] - ahead * use.forward[1:], 0).sum(axis=0)  # units in the order of backward
-    if chunks == 1:  # the first is the one that was used last: its gather had to wait for its release
+def _forwards(gathered: Floats, reduced: Floats, use: Passes, ahead: float, chunks: int) -> Floats:
+    """ZeRO-3: a gather under the forward of the unit before.
+
+    With one chunk the first unit is the one that was used last, and its gather had to wait for the release. With more,
+    the gather under the first forward of every chunk is behind the last reduction of the backwards before it.
+    """
+    hidden = ahead * use.forward[1:]  # units in the order of backward
+    waits = np.maximum(gathered[:-1] - hidden, 0).sum(axis=0)
+    if chunks == 1:
         return np.asarray(waits + gathered[-1])
-    return np.asarray(waits + np.maximum(gathered[-1] - ahead * use.backward[0], 0))
+    behind = np.maximum(reduced[1:] + gathered[:-1] - hidden, 0).sum(axis=0)
+    first = np.maximum(gathered[-1] - ahead * use.backward[0], 0)
+    return np.asarray(waits + (behind - waits) * chunks / len(use.forward) + first)
 
 
 def _backwards(gathered: Floats, reduced: Floats, use: Passes, ahead: float, overlap: bool, chunks: int) -> Floats:
-    """ZeRO-3: behind the reduction of the unit before the last, a gather under the backward of the last."""
-    before = np.concatenate([np.zeros((1, 1)), reduced[:-2]]) if len(reduced) > 1 else reduced[:0]
-    queue = np.maximum(before - use.recompute[:-1], 0) if overlap else before
+    """ZeRO-3: behind the reduction of the unit before the last, a gather under the backward of the last.
+
+    The first backward of each chunk has no reduction before it.
+    """
     hidden = ahead * use.backward[:-1]
-    waits = np.maximum(queue + gathered[1:] - hidden, 0).sum(axis=0)
+    alone = np.maximum(gathered[1:] - hidden, 0).sum(axis=0)
     if not overlap:
-        waits = waits + reduced[-2:].sum(axis=0)
-    elif chunks == 1:
-        waits = waits + reduced[-1]  # the first gather of the next forward is behind it
-    first = gathered[0] if chunks == 1 else np.maximum(gathered[0] - ahead * use.forward[0], 0)
-    return np.asarray(waits + first)
+        return np.asarray(alone + reduced.sum(axis=0) + gathered[0])
+    before = np.concatenate([np.zeros((1, 1)), reduced[:-2]]) if len(reduced) > 1 else reduced[:0]
+    queue = np.maximum((before if chunks == 1 else reduced[:-1]) - use.recompute[:-1], 0)
+    behind = np.maximum(queue + gathered[1:] - hidden, 0).sum(axis=0)
+    if chunks == 1:  # the first gather of the next forward is behind the last reduction
+        return np.asarray(behind + reduced[-1] + gathered[0])
+    first = np.maximum(gathered[0] - ahead * use.forward[0], 0)
+    return np.asarray(behind + (alone - behind) * chunks / len(use.forward) + first)

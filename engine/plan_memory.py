@@ -1,7 +1,8 @@
 """What every plan of a shape holds at most, in closed form: the peaks of `engine.footprint` without its programs.
 
-Bytes are those of the pipeline rank with the highest total. The total is the sum of the categories' own peaks, which
-fall almost together, so it is never below the true peak and a few percent above it at most.
+Bytes are those of the pipeline rank with the highest total. State is exact. The total is the sum of the categories' own
+peaks, which fall almost together: a percent or two above the true peak on average. Interleaved stages with many
+messages in flight have their peaks apart, and there it may be 15 % above.
 """
 
 from __future__ import annotations

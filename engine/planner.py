@@ -58,9 +58,12 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What a search found. ranked: the best plans that fit, fastest first. nearest: by knob, the plan that differs from
-    the winner in it and as little as possible else. legal, fitting: how many plans there were.
-    limit_bytes: memory of a device, less the reserve. terms: the convention in which model state is counted."""
+    """What a search found.
+
+    ranked: the best plans that fit, those replayed before the others, each fastest first. nearest: by knob, the plan
+    that differs from the winner in it and as little as possible else. legal, fitting: how many plans there were.
+    limit_bytes: memory of a device, less the reserve. terms: the convention in which model state is counted.
+    """
 
     ranked: tuple[Candidate, ...]
     nearest: dict[str, Candidate]
