@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +39,14 @@ F, B, R = range(3)
 class Estimator:
     """Estimates plans of one space on one cluster, all of the same number of ranks."""
 
-    def __init__(self, space: Space, cluster: Cluster, ranks: int, tps: Iterable[int]) -> None:
+    def __init__(
+        self, space: Space, cluster: Cluster, ranks: int, tps: Iterable[int], kept: Path | None = None
+    ) -> None:
         cluster.check_size(ranks)
+        self.kept = kept
         self.space, self.cluster, self.job = space, cluster, space.job
         self.places = Places(cluster, ranks)
-        self.units = UnitCosts(space.job, tuple(tps), cluster.backend)
+        self.units = UnitCosts(space.job, tuple(tps), cluster.backend, kept)
         self.sizes_of_batch = np.array(divisors(space.job.training.batch), np.float64)
         self._meshes: dict[tuple[int, int, int], MeshTimes] = {}
         self._tables: dict[object, Floats] = {}
@@ -150,7 +154,7 @@ class Estimator:
         out = np.zeros((len(kinds), len(many)))
         for zero in np.flatnonzero(np.bincount(many.zero)).tolist():
             if zero not in self._steps:
-                self._steps[zero] = step_costs(self.job, zero, self.cluster.backend)
+                self._steps[zero] = step_costs(self.job, zero, self.cluster.backend, self.kept)
             for k, kind in enumerate(kinds):
                 has = held(self.job, shape, kind, zero)
                 columns = self._steps[zero].columns(int(has.shard.sum()), int(has.padded.sum()), len(has.shard))

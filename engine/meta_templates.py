@@ -61,7 +61,7 @@ def _empty(param: Param) -> Tensor:
     return torch.empty(param.shape, device=META)
 
 
-def unit_templates(job: Job, backend: str, split: bool = False) -> Templates:
+def execute_units(job: Job, backend: str, split: bool = False) -> Templates:
     """(action kind, unit kind) → template of every computation of a job of `engine.templates.unit_job`.
 
     split: with backwards in two parts.
@@ -82,19 +82,20 @@ def _executed(job: Job, backend: str, split: bool) -> tuple[Templates, dict[str,
     """The templates of the job's units, and the bytes they save."""
     comm = SilentComm(0, _groups(job, 0), backend)
     program = compile_lanes(job, (zb_h1 if split else gpipe)(1, 1, 1))
-    runtime = Runtime(job, program, 0, comm, META, Ledger(0), _empty)
+    only_units = Program(tuple(tuple(a for a in lane if a.kind is not Kind.STEP) for lane in program.lanes))
+    runtime = Runtime(job, only_units, 0, comm, META, Ledger(0), _empty)
     shape = (job.model.seq + 1, job.microbatch_size)
-    runtime.run_step([torch.zeros(shape, dtype=torch.int64, device=META)], 0, lambda action: None)
+    runtime.execute([torch.zeros(shape, dtype=torch.int64, device=META)])
     rows = comm.recorder.rows
     templates = {
         (row.kind, unit_kind(row.unit)): _template(row, rows, comm.axes)
         for row in rows
-        if row.stream == "compute" and row.kind not in ("wait", Kind.STEP.value)
+        if row.stream == "compute" and row.kind != "wait"
     }
     return templates, runtime.saved_bytes
 
 
-def step_template(job: Job, lane: int, backend: str) -> Template:
+def execute_step(job: Job, lane: int, backend: str) -> Template:
     """The template of the optimizer step on a lane of a job of `engine.templates.step_job`."""
     rank, step = mesh_of(job).rank(0, 0, lane), Action(Kind.STEP)
     comm = SilentComm(rank, _groups(job, rank), backend)

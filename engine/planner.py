@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from pathlib import Path
 
 import numpy as np
 
@@ -89,13 +90,14 @@ def search(
     fixed: Mapping[str, object] | None = None,
     reserve_bytes: int | None = None,
     refine: int = 5,
+    kept: Path | None = None,
 ) -> Search:
     """Ranks every legal plan of a model on `gpus` devices of `cluster`.
 
     fixed: job options that keep these values, degrees and knobs included; the other options of the plan are searched
     if they are among `plans.KNOBS`, else as the job has them. reserve_bytes: of each device's memory, kept free;
-    default: `planner_rules.RESERVED` of it. refine: how many of the best are replayed. All GPUs are used unless no
-    legal plan can.
+    default: `planner_rules.RESERVED` of it. refine: how many of the best are replayed. kept: a folder in which what was
+    executed is kept (`engine.template_cache`). All GPUs are used unless no legal plan can.
 
     Raises `JobRefused` in one sentence: an option that is wrong, no legal plan, a cluster too small, or a model that
     fits nowhere.
@@ -107,12 +109,12 @@ def search(
     check_model(space)
     ranks, legal = most_ranks(space, gpus)
     limit = reserve_of(cluster, ranks, reserve_bytes)
-    estimator = Estimator(space, cluster, ranks, sorted({shape.tp for shape, _ in legal}))
+    estimator = Estimator(space, cluster, ranks, sorted({shape.tp for shape, _ in legal}), kept)
     table, dropped = fitting(estimator, legal, limit)
     if not len(table):
         raise why_unfit(estimator, legal, limit)
     best = np.argsort(table.seconds, kind="stable")[:KEPT].tolist()
-    ranked = _ranked([_candidate(table, i) for i in best], cluster, refine, limit)
+    ranked = _ranked([_candidate(table, i) for i in best], cluster, refine, limit, kept)
     winner = next(i for i in best if table.job(i) == ranked[0].job)
     found = Search(
         ranked, {knob: _candidate(table, i) for knob, i in table.nearest(winner).items()}, dropped,
@@ -160,14 +162,16 @@ def _peak(cluster: Cluster, ranks: int, precision: str) -> float:
     return sum(peak_flops(cluster.device_of(rank, ranks), precision) for rank in range(ranks))
 
 
-def _ranked(best: list[Candidate], cluster: Cluster, refine: int, limit: int) -> tuple[Candidate, ...]:
+def _ranked(
+    best: list[Candidate], cluster: Cluster, refine: int, limit: int, kept: Path | None
+) -> tuple[Candidate, ...]:
     """The first `refine` replayed and ranked again; a replay that holds too much after all is left out."""
-    replayed = [_replayed(one, cluster) for one in best[:refine]]
+    replayed = [_replayed(one, cluster, kept) for one in best[:refine]]
     fitting = sorted((one for one in replayed if one.bytes <= limit), key=lambda one: one.seconds)
     return (*fitting, *best[refine:]) if fitting else tuple(best)
 
 
-def _replayed(one: Candidate, cluster: Cluster) -> Candidate:
-    seconds = simulate(one.job, cluster).metrics["seconds"][0].as_py()
+def _replayed(one: Candidate, cluster: Cluster, kept: Path | None) -> Candidate:
+    seconds = simulate(one.job, cluster, kept=kept).metrics["seconds"][0].as_py()
     exact = max(row["total_peak"] for row in predicted_memory(one.job))
     return dataclasses.replace(_timed(one, cluster, seconds), bytes=exact, refined=True)

@@ -69,8 +69,14 @@ class Runtime:
 
     def run_step(self, tokens: list[Tensor], number: int, entering: Callable[[Action], None]) -> StepResult:
         """Executes one step; `number` counts from 0. `entering` is told of each action before it starts."""
-        state = StepState(tokens)
         self.number = number
+        state = self.execute(tokens, entering)
+        assert state.result is not None
+        return state.result
+
+    def execute(self, tokens: list[Tensor], entering: Callable[[Action], None] = lambda _: None) -> StepState:
+        """Executes the lane, whatever is in it, and returns what it left."""
+        state = StepState(tokens)
         for i, action in enumerate(self.lane):
             entering(action)
             self._settle(i, state)
@@ -78,8 +84,8 @@ class Runtime:
             if handle is not None:
                 state.handles[i] = handle
         self._settle(len(self.lane), state)
-        assert state.result is not None and not state.handles
-        return state.result
+        assert not state.handles
+        return state
 
     def _settle(self, i: int, state: StepState) -> None:
         """Waits for what action `i` needs and lets go of the sends that are known to have arrived then."""

@@ -39,9 +39,9 @@ def step_template(job: Job, lane: int, backend: str, folder: Path | None = None)
 @lru_cache(maxsize=512)
 def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) -> Templates:
     def make() -> Templates:
-        from engine.meta_templates import unit_templates  # torch, seconds to import
+        from engine.meta_templates import execute_units  # torch, seconds to import
 
-        return unit_templates(job, backend, split)
+        return execute_units(job, backend, split)
 
     return _kept(folder, f"units{' split' * split}, {backend}\n{job.to_toml()}", make)
 
@@ -49,9 +49,9 @@ def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) ->
 @lru_cache(maxsize=512)
 def _step_template(job: Job, lane: int, backend: str, folder: Path | None) -> Template:
     def make() -> Templates:
-        from engine.meta_templates import step_template
+        from engine.meta_templates import execute_step
 
-        return {("step", ""): step_template(job, lane, backend)}
+        return {("step", ""): execute_step(job, lane, backend)}
 
     return _kept(folder, f"step of lane {lane}, {backend}\n{job.to_toml()}", make)["step", ""]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from engine.collectives import full_bytes
 from engine.durations import COSTS
 from engine.job import Job, Model, Plan, Recompute, Training
 from engine.lane_kinds import UNITS
+from engine.template_cache import step_template, unit_templates
 from engine.templates import Template
 
 Floats = NDArray[np.float64]
@@ -33,6 +35,8 @@ class UnitCosts:
     job: Job
     tps: tuple[int, ...]
     backend: str
+    kept: Path | None = None
+    """Where templates are kept, see `engine.template_cache`."""
     _known: dict[tuple[int, int, bool, Recompute], dict[tuple[str, str], Template]] = field(default_factory=dict)
 
     def columns(self, kind: str, unit: str, tp: int, scatter: bool, recompute: Recompute, size: Floats) -> Floats:
@@ -61,17 +65,15 @@ class UnitCosts:
         return np.array([getattr(piece, name) for name in COSTS], np.float64)
 
     def _templates(self, tp: int, b: int, scatter: bool, recompute: Recompute) -> dict[tuple[str, str], Template]:
-        from engine.meta_templates import unit_templates  # torch, seconds to import
-
         key = (tp, b, scatter, recompute)
         if key not in self._known:
             plan = Plan(tp=tp, microbatches=1, sequence_parallel=scatter, recompute=recompute)
             one = dataclasses.replace(self.job, plan=plan, training=dataclasses.replace(self.job.training, batch=b))
-            self._known[key] = unit_templates(one, self.backend)
+            self._known[key] = unit_templates(one, self.backend, self.kept)
         return self._known[key]
 
 
-assert UNITS == ("embedding", "block", "head")  # the unit kinds that `meta_templates` names
+assert UNITS == ("embedding", "block", "head")  # the unit kinds that templates go by
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +95,8 @@ class StepCosts:
         return np.array([costs.get(name, 0.0) for name in COSTS])
 
 
-def step_costs(job: Job, zero: int, backend: str) -> StepCosts:
+def step_costs(job: Job, zero: int, backend: str, kept: Path | None = None) -> StepCosts:
     """Found by executing the steps of small models: it only matters how many elements and buckets there are."""
-    from engine.meta_templates import step_template
-
     rows, touched, operators = [], [], []
     for layers, dp in ((1, 2), (3, 2), (3, 4)):
         model = Model(layers=layers, hidden=64, heads=1, seq=16, vocab=256)
@@ -104,7 +104,7 @@ def step_costs(job: Job, zero: int, backend: str) -> StepCosts:
         training = Training(batch=dp, precision=job.training.precision, clip=job.training.clip)
         small = Job(model=model, plan=plan, training=training)
         buckets = lane_buckets(small, 0)
-        piece = step_template(small, 0, backend)[0]
+        piece = step_template(small, 0, backend, kept)[0]
         rows.append((sum(b.shard for b in buckets), sum(b.padded for b in buckets), 1, len(buckets)))
         touched.append(piece.touched_bytes)
         operators.append(piece.operators)

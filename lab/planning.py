@@ -24,9 +24,11 @@ def plan(
     from lab.store import Store
 
     try:
-        described = find_cluster(cluster, Store())
+        store = Store()
+        described = find_cluster(cluster, store)
+        folder = store.root / "templates" if store.root.exists() else None
         reserve = None if reserve_gb is None else round(reserve_gb * 1e9)
-        return search(model, described, gpus, fixed=fixed, reserve_bytes=reserve, refine=refine)
+        return search(model, described, gpus, fixed=fixed, reserve_bytes=reserve, refine=refine, kept=folder)
     except JobRefused:
         raise
     except ValueError as error:  # of the cluster: no such name, not TOML, no peak in this precision

@@ -16,11 +16,11 @@ from engine.estimate import PARTS, Estimator, estimate
 from engine.footprint import predicted_memory
 from engine.formulas import bubble_formula
 from engine.job import Job
-from engine.meta_templates import step_template, unit_templates
 from engine.plan_memory import peaks, sizes
 from engine.plans import Space, job_of, shapes, split, variants
 from engine.presets import preset
 from engine.simulate import simulate
+from engine.template_cache import step_template, unit_templates
 from engine.unit_costs import UnitCosts, step_costs
 
 A100 = load_cluster("a100-dgx")

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 import torch  # noqa: F401  # as the process of a user who has planned before
 
-from engine import meta_templates, rules
+from engine import meta_templates, rules, template_cache
 from engine.cluster import load_cluster
 from engine.formulas import model_flops
 from engine.job import Job, JobRefused, Model, Training
@@ -88,6 +88,7 @@ def test_each_nearest_loser_differs_in_its_knob_and_names_a_reason() -> None:
 def test_gpt3_on_1024_gpus_is_searched_quickly_and_keeps_tensor_groups_within_nodes() -> None:
     found("example-12-layer", 8)  # torch's modules for meta tensors load once
     meta_templates._executed.cache_clear()
+    template_cache._unit_templates.cache_clear()
     began = time.process_time()
     result = search("gpt3-175b", A100, 1024, refine=0)
     took = time.process_time() - began
