@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from engine.collectives import full_bytes
 from engine.comm import Comm, Group
 from engine.compile import compile_job
 from engine.durations import COSTS
@@ -28,6 +29,7 @@ from engine.runtime import Runtime
 
 SHAPES = ((16, 8, 1), (32, 32, 2), (64, 64, 2), (64, 64, 4), (128, 128, 2), (256, 128, 2), (512, 64, 2))
 SEVERAL: dict[str, Any] = {"microbatches": 2, "layers": 2}  # rows of one kind follow each other, as they do in a run
+HEADS = 4
 FEWEST = 4  # steps of which a quartile is taken
 
 Cost = tuple[int, ...]
@@ -70,18 +72,21 @@ class Timed:
 def shaped(hidden: int, seq: int, batch: int, **more: Any) -> Job:
     """A small job; batch: sequences in a micro-batch of one rank."""
     whole = batch * SEVERAL["microbatches"] * more.get("dp", 1)
-    return Job.from_options(hidden=hidden, heads=4, seq=seq, batch=whole, **SEVERAL, **more)
+    return Job.from_options(hidden=hidden, heads=HEADS, seq=seq, batch=whole, **SEVERAL, **more)
 
 
 def row_events(passes: Iterable[Sequence[list[Op]]]) -> list[Event]:
-    """An event of the kind "row" for each sort of computation, with the middle one of its passes' lower quartiles."""
+    """An event of the kind "row" for each sort of computation, with the middle one of its passes' means.
+
+    Means, because a step is a sum of rows: what now and then takes longer takes its share of every step.
+    """
     found: dict[Cost, list[float]] = defaultdict(list)
     for steps in passes:
         taken: dict[Cost, list[float]] = defaultdict(list)
         for op in (op for ops in steps for op in ops if op.kind in _COMPUTE):
             taken[tuple(getattr(op, name) for name in COSTS)].append(op.cpu_ns / 1e9)
         for cost, seconds in taken.items():
-            found[cost].append(lower_quartile(seconds))
+            found[cost].append(statistics.fmean(seconds))
     return [
         {"kind": "row", **dict(zip(COSTS, cost, strict=True)), "seconds": statistics.median(seconds)}
         for cost, seconds in found.items()
@@ -94,7 +99,23 @@ def between_rows(steps: Iterable[tuple[list[Op], float]]) -> float:
     for ops, whole in steps:
         computing = sum(op.cpu_ns for op in ops if op.kind in _COMPUTE) / 1e9
         spare.append(max(0.0, whole - computing) / sum(op.parent < 0 for op in ops))
-    return lower_quartile(spare)
+    return statistics.median(spare)
+
+
+def collective_events(steps: Iterable[list[Op]], ranks: int) -> list[Event]:
+    """An event of the kind "traffic" for each sort of collective inside a layer or the optimizer step.
+
+    From when the rank got there until it went on, so the usual wait for the others is in it: between ranks that share
+    cores that is part of what a collective costs.
+    """
+    taken: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for op in (op for ops in steps for op in ops if op.parent >= 0):
+        size = int(full_bytes(op.op, ranks, op.logical_bytes))
+        taken[op.op, size].append((op.end_ns - op.start_ns) / 1e9)
+    return [
+        {"kind": "traffic", "op": op, "ranks": ranks, "bytes": size, "seconds": statistics.fmean(seconds)}
+        for (op, size), seconds in taken.items()
+    ]
 
 
 _COMPUTE = {kind.value for kind in COMPUTE}

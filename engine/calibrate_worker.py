@@ -14,7 +14,17 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch._C._distributed_c10d import FileStore
 
-from engine.calibrate_rows import SHAPES, Timed, between_rows, lower_quartile, row_events, shaped
+from engine.allocator import keep_freed_memory
+from engine.calibrate_rows import (
+    HEADS,
+    SHAPES,
+    Timed,
+    between_rows,
+    collective_events,
+    lower_quartile,
+    row_events,
+    shaped,
+)
 from engine.comm import Group
 from engine.fitting import NOTHING, Event
 from engine.processes.member import MemberContext
@@ -25,12 +35,15 @@ PATIENCE = 0.1  # seconds spent on each thing that is timed, in each pass
 PRODUCTS = (64, 128, 256, 512)  # widths of square matrices
 HOST_STEPS = 12
 STREAM = 8_000_000  # numbers in each of three arrays: 96 MB, more than a core's share of any cache
-SIZES = {64: 30, 65_536: 20, 1_048_576: 10, 4_194_304: 5}  # bytes of a whole tensor: how often it is sent
+SIZES = {262_144: 15, 1_048_576: 10, 4_194_304: 5}  # bytes of a whole tensor: how often it is sent
+LAYERS = ((64, 64, 2), (128, 128, 2), (256, 128, 2), (512, 128, 2))  # whose collectives are timed as they happen
+LAYER_STEPS = 6
 
 
 def measure(ctx: MemberContext) -> None:
     """Entry. ctx.payload holds rank, cores (how many ranks compute at once) and groups (sizes to communicate in)."""
     torch.set_num_threads(1)
+    keep_freed_memory()
     rank = int(ctx.payload["rank"])
     ctx.status.action(b"calibrating")
     dist.init_process_group("gloo", store=FileStore(ctx.rendezvous, ctx.size), rank=rank, world_size=ctx.size)
@@ -44,8 +57,11 @@ def measure(ctx: MemberContext) -> None:
     dist.barrier()
     for size, group in zip(ctx.payload["groups"], groups, strict=True):
         if rank < size:
-            for nbytes, rounds in SIZES.items():
-                _collectives(ctx, size, group, nbytes, rounds)
+            if size <= HEADS:
+                _layers(ctx, size, group)
+            else:
+                for nbytes, rounds in SIZES.items():
+                    _collectives(ctx, size, group, nbytes, rounds)
         dist.barrier()
     if rank < 2:
         for nbytes, rounds in SIZES.items():
@@ -86,6 +102,17 @@ def _host(ctx: MemberContext, pair: dist.ProcessGroup) -> None:
     job.comm.on_wait, job.comm.on_resume = ctx.status.waiting, ctx.status.computing
     steps = [job.step() for _ in range(HOST_STEPS)]  # both ranks must make as many
     ctx.emit({"kind": "host", "seconds": between_rows(steps[1:])})
+
+
+def _layers(ctx: MemberContext, size: int, group: dist.ProcessGroup) -> None:
+    """The collectives of a tensor group that computes in between: threads sleep by then, ranks come at odd times."""
+    members = Group("tp", tuple(range(size)), group)
+    for shape in LAYERS:
+        job = Timed(shaped(*shape, tp=size), dist.get_rank(), [members], _entering(ctx))
+        job.comm.on_wait, job.comm.on_resume = ctx.status.waiting, ctx.status.computing
+        steps = [job.step()[0] for _ in range(LAYER_STEPS)]
+        for event in collective_events(steps[1:], size):
+            ctx.emit(event)
 
 
 def _product(width: int, dtype: torch.dtype) -> Callable[[], object]:

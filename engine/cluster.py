@@ -48,8 +48,8 @@ class Device:
     operator_s: NotNegative = 0.0
     """What every operator costs besides: dispatch and launch. 0 where a GPU's queue hides it."""
     host_s: NotNegative = 0.0
-    """What the rank's Python takes from one recorded operation to the next; the device stands idle meanwhile. 0 where
-    the host runs ahead of a GPU's queue."""
+    """What the rank's Python takes from one recorded operation to the next, collectives inside layers included; the
+    device stands idle meanwhile. 0 where the host runs ahead of a GPU's queue."""
     source: str = ""
 
 

@@ -23,11 +23,17 @@ def costs_on(cluster: Cluster, world_size: int, precision: str = "fp32") -> Call
     Raises `ValueError` if the cluster is too small.
     """
     cluster.check_size(world_size)
-    return lambda rows: Seconds(
-        _own(rows, cluster, world_size, precision),
-        _together(rows, cluster, world_size),
-        _host(rows, cluster, world_size),
-    )
+
+    def costs(rows: StepRows) -> Seconds:
+        host, (together, moving) = _host(rows, cluster, world_size), _together(rows, cluster, world_size)
+        inside = rows.parent >= 0  # the host has to start collectives inside an action too
+        starting = np.bincount(rows.parent[inside], host[inside], len(rows))
+        own = _own(rows, cluster, world_size, precision) + starting
+        if cluster.shared:  # the very cores that compute move the bytes: nothing is hidden but waiting
+            host = host + np.where(inside, 0.0, moving)
+        return Seconds(own, together, host)
+
+    return costs
 
 
 def _host(rows: StepRows, cluster: Cluster, world_size: int) -> NDArray[np.float64]:
@@ -53,17 +59,22 @@ def _own(rows: StepRows, cluster: Cluster, world_size: int, precision: str) -> N
     return seconds
 
 
-def _together(rows: StepRows, cluster: Cluster, world_size: int) -> NDArray[np.float64]:
-    """Seconds of each collective and message once its members are there; 0 for other rows."""
+def _together(rows: StepRows, cluster: Cluster, world_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(seconds of each collective and message once its members are there, those of them that depend on its size).
+
+    0 for other rows.
+    """
     logical = rows.ints("logical_bytes")
-    seconds = np.zeros(len(rows))
+    seconds, least = np.zeros(len(rows)), np.zeros(len(rows))
     for op, example, these in rows.alike:
         peers, nbytes = rows.peers_of(example), logical[these]
         if op == "message":
             to = next(peer for peer in peers if peer != rows.rank[example])
             ends = (int(rows.rank[example]), to) if rows.is_send[example] else (to, int(rows.rank[example]))
             seconds[these] = message_seconds(cluster, *ends, nbytes, world_size)
+            least[these] = message_seconds(cluster, *ends, 0, world_size)
         else:
             cost = group_cost(cluster, peers, world_size)
             seconds[these] = cost.seconds(op, full_bytes(op, len(peers), nbytes))
-    return seconds
+            least[these] = cost.seconds(op, 0)
+    return seconds, seconds - least

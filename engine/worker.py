@@ -15,6 +15,7 @@ import torch.fx.experimental.symbolic_shapes  # backward would load it (1 s) in 
 from torch import Tensor
 from torch._C._distributed_c10d import FileStore, Store
 
+from engine.allocator import give_back_freed_memory, keep_freed_memory
 from engine.comm import Comm
 from engine.compile import compile_job
 from engine.data import microbatches
@@ -49,6 +50,7 @@ def run_rank(ctx: MemberContext) -> None:
         append_live(live_path(run_dir, rank), runtime.recorder.flush(step), runtime.ledger.flush(step))
         ctx.emit({"event": "step", "rank": rank, "step": step, "loss": result.loss, "grad_norm": result.grad_norm,
                   "start_ns": start, "end_ns": end})  # fmt: skip
+    give_back_freed_memory()
     rss = psutil.Process().memory_info().rss
     difference: dict[str, float] = {}
     if payload["reference"]:
@@ -81,6 +83,7 @@ def run_reference(ctx: MemberContext) -> None:
 
 def _build(job: Job, program: Program, rank: int, payload: dict[str, Any], store: Store | None) -> Runtime:
     torch.set_num_threads(1)
+    keep_freed_memory()
     device = torch.device(payload["device"])
     if device.type == "cuda":
         torch.cuda.set_device(device)
