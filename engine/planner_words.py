@@ -27,7 +27,7 @@ def sentences(found: Search, cluster: Cluster) -> tuple[str, ...]:
     out += [_loser(knob, best, other, cluster) for knob, other in found.nearest.items()]
     out += [_dropped(one.count, one.category, one.over, one.example, found.limit_bytes) for one in found.dropped]
     if found.idle_gpus:
-        out.append(f"{found.idle_gpus} of {found.gpus} GPUs stand idle: no legal plan uses them all.")
+        out.append(idle_note(best.job, found.gpus, best.job.plan.tp, best.job.plan.pp))
     return tuple(out)
 
 

@@ -41,7 +41,7 @@ class UnitCosts:
 
     def columns(self, kind: str, unit: str, tp: int, scatter: bool, recompute: Recompute, size: Floats) -> Floats:
         """The columns of COSTS for micro-batches of so many sequences, [5, sizes]."""
-        several = [t for t in self.tps if t > 1]
+        several = self._splits(scatter)
         low, high = (min(several), max(several)) if tp > 1 else (1, 1)
         share = 0.0 if low == high else (1 / tp - 1 / high) / (1 / low - 1 / high)
         one, two, four = (
@@ -56,9 +56,13 @@ class UnitCosts:
         """The tensor collectives inside a computation, which have the same sizes at every tp > 1."""
         if tp == 1:
             return ()
-        t = max(self.tps)
+        t = max(self._splits(scatter))
         template = self._templates(t, 1, scatter, recompute)[kind, unit]
         return tuple((p.op, int(full_bytes(p.op, t, p.logical_bytes))) for p in template[1:])
+
+    def _splits(self, scatter: bool) -> list[int]:
+        """The tensor degrees above 1 that can be executed: under sequence parallelism they divide the sequence."""
+        return [t for t in self.tps if t > 1 and not (scatter and self.job.model.seq % t)]
 
     def _executed(self, tp: int, b: int, scatter: bool, recompute: Recompute, kind: str, unit: str) -> Floats:
         piece = self._templates(tp, b, scatter, recompute)[kind, unit][0]

@@ -69,8 +69,8 @@ def print_search(found: Search, console: Console, top: int) -> None:
     from lab.wording import percent, seconds
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("", "dp·tp·pp", "v", "ZeRO", "b", "m", "SP", "recompute", "step", "MFU", "GB", "bubble", ""):
-        table.add_column(heading, justify="left" if heading in ("dp·tp·pp", "recompute", "") else "right")
+    for heading in ("", "dp·tp·pp", "v", "ZeRO", "b", "m", "SP", "redo", "step", "MFU", "GB", "bubble", ""):
+        table.add_column(heading, justify="left" if heading in ("dp·tp·pp", "redo", "") else "right")
     for rank, one in enumerate(found.ranked[:top], 1):
         job, p = one.job, one.job.plan
         table.add_row(

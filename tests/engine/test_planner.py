@@ -49,7 +49,9 @@ def test_twelve_ranks_of_sixty_four_gpus_leave_four_idle() -> None:
     result = found("example-12-layer", 64, tp=4, pp=3)
     assert result.idle_gpus == 4
     assert result.winner.job.world_size == 60
-    assert any("4 of 64 GPUs stand idle" in sentence for sentence in result.sentences)
+    assert any(
+        "60 work, 4 stand idle; nearest that use all 64: tp 4 × pp 4" in sentence for sentence in result.sentences
+    )
     note = idle_note(preset("example-12-layer").job, 64, 4, 3)
     assert "64 GPUs with tp 4 × pp 3 = 12: 60 work, 4 stand idle" in note
     assert "tp 4 × pp 2 (dp 8)" in note
@@ -147,3 +149,17 @@ def test_what_cannot_be_planned_is_refused_in_a_sentence(
 def test_a_cluster_that_is_too_small_is_refused() -> None:
     with pytest.raises(JobRefused, match="more than the 8 of cluster toy-2x4"):
         search(dataclasses.replace(SMALL), load_cluster("toy-2x4"), 16)
+
+
+def test_tensor_degrees_that_do_not_divide_the_sequence_are_searched_without_sequence_parallelism() -> None:
+    # 12 heads allow tp=12, and 1,024 tokens do not divide by it
+    result = found("example-12-layer", 60)
+    assert any(one.job.plan.tp == 12 for one in result.ranked) or result.nearest["tp"].job.plan.tp in (
+        1,
+        2,
+        3,
+        4,
+        6,
+        12,
+    )
+    assert all(not one.job.scatters_sequence or 1024 % one.job.plan.tp == 0 for one in result.ranked)
