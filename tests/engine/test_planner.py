@@ -153,13 +153,7 @@ def test_a_cluster_that_is_too_small_is_refused() -> None:
 
 def test_tensor_degrees_that_do_not_divide_the_sequence_are_searched_without_sequence_parallelism() -> None:
     # 12 heads allow tp=12, and 1,024 tokens do not divide by it
-    result = found("example-12-layer", 60)
-    assert any(one.job.plan.tp == 12 for one in result.ranked) or result.nearest["tp"].job.plan.tp in (
-        1,
-        2,
-        3,
-        4,
-        6,
-        12,
-    )
-    assert all(not one.job.scatters_sequence or 1024 % one.job.plan.tp == 0 for one in result.ranked)
+    by_tensor = search("example-12-layer", A100, 60, fixed={"tp": 12}, refine=0)
+    assert by_tensor.ranked and not any(one.job.scatters_sequence for one in by_tensor.ranked)
+    every = search("example-12-layer", A100, 60, refine=0)
+    assert all(not one.job.scatters_sequence or 1024 % one.job.plan.tp == 0 for one in every.ranked)
