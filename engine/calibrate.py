@@ -1,7 +1,7 @@
 """Describes the machine we are on, by measuring it: the cluster called "here".
 
 Its devices are the processor's cores, which ranks share. Real processes time the engine's own rows and gloo
-(`engine.calibrate_worker`), and `engine.fitting` makes the numbers of a `Device` and a `Link` of what they found.
+(`engine.calibration.worker`), and `engine.calibration.fitting` makes a `Device` and a `Link` of what they found.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from engine.calibration.fitting import Event, fit_device, fit_link
 from engine.cluster import Cluster, Nodes, checked
-from engine.fitting import Event, fit_device, fit_link
 from engine.launch import Member, launch
 
 GROUPS = (2, 4, 8)  # ranks that communicate; the largest is how many processes there are
@@ -38,7 +38,7 @@ def calibrate(folder: Path, on_progress: Callable[[str], None] | None = None) ->
 
     count = cores()
     members = [
-        Member(f"rank {rank}", "engine.calibrate_worker:measure", {"rank": rank, "cores": count, "groups": GROUPS})
+        Member(f"rank {rank}", "engine.calibration.worker:measure", {"rank": rank, "cores": count, "groups": GROUPS})
         for rank in range(max(GROUPS))
     ]
     with tempfile.TemporaryDirectory(prefix="shardlab-") as scratch:

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.meetings import meetings
 from engine.recording import Recording
-from engine.rows import StepRows, step_rows, step_to_show
+from engine.replaying.meetings import meetings
+from engine.replaying.rows import StepRows, step_rows, step_to_show
 
 What = Literal["compute", "communication", "idle"]
 

@@ -1,6 +1,6 @@
 """The planner: of all legal plans of a model on n GPUs, which fit, and which of these is fastest?
 
-Every plan is estimated in closed form (`engine.plan_memory`, `engine.estimate`); the best few are then replayed
+Every plan is estimated in closed form (`engine.planning.memory`, `.estimate`); the best few are then replayed
 (`engine.simulate`), and ranked again by what the replay says.
 """
 
@@ -17,14 +17,14 @@ import numpy as np
 
 from engine.cluster import Cluster
 from engine.compute_cost import peak_flops
-from engine.estimate import PARTS, Estimator
 from engine.footprint import predicted_memory
 from engine.formulas import model_flops
 from engine.job import Job
-from engine.plan_memory import CATEGORIES
-from engine.plan_table import Dropped, Legal, PlanTable, fitting
-from engine.planner_rules import check_gpus, check_model, reserve_of, why_empty, why_unfit
-from engine.plans import Space, shapes, variants
+from engine.planning.estimate import PARTS, Estimator
+from engine.planning.memory import CATEGORIES
+from engine.planning.plans import Space, shapes, variants
+from engine.planning.refusals import check_gpus, check_model, reserve_of, why_empty, why_unfit
+from engine.planning.table import Dropped, Legal, PlanTable, fitting
 from engine.presets import Preset, preset
 from engine.simulate import simulate
 
@@ -95,14 +95,14 @@ def search(
     """Ranks every legal plan of a model on `gpus` devices of `cluster`.
 
     fixed: job options that keep these values, degrees and knobs included; the other options of the plan are searched
-    if they are among `plans.KNOBS`, else as the job has them. reserve_bytes: of each device's memory, kept free;
-    default: `planner_rules.RESERVED` of it. refine: how many of the best are replayed. kept: a folder in which what was
-    executed is kept (`engine.template_cache`). All GPUs are used unless no legal plan can.
+    if they are among `planning.plans.KNOBS`, else as the job has them. reserve_bytes: of each device's memory, kept
+    free; default: `planning.refusals.RESERVED` of it. refine: how many of the best are replayed. kept: a folder in
+    which what was executed is kept (`engine.rehearsal.template_cache`). All GPUs are used unless no legal plan can.
 
     Raises `JobRefused` in one sentence: an option that is wrong, no legal plan, a cluster too small, or a model that
     fits nowhere.
     """
-    from engine.planner_words import sentences
+    from engine.planning.words import sentences
 
     space = Space.of(_job(preset_or_job), fixed or {})
     check_gpus(cluster, gpus)

@@ -1,7 +1,7 @@
 """Rehearsal: the recording of any job without its processes, however large the model.
 
-Each distinct unit is executed once, at full size, on the meta device (`engine.meta_templates`); the rows found there
-are stamped out for every action of the program. A rehearsed recording holds the operations that the real run would
+Each distinct unit is executed once, at full size, on the meta device (`engine.rehearsal.meta_templates`); the rows
+found there are stamped out for every action of the program. A rehearsed recording holds the operations that the real run would
 record, in the same order, without times: a replay gives it those.
 """
 
@@ -23,9 +23,9 @@ from engine.job import Job
 from engine.mesh import Mesh, mesh_of
 from engine.program import COMPUTE, Action, Kind, Program
 from engine.recording import CATEGORIES, MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, Recording
-from engine.rows import whole
-from engine.template_cache import step_template, unit_templates
-from engine.templates import WAIT, Piece, Template, communication_template, unit_kind
+from engine.rehearsal.template_cache import step_template, unit_templates
+from engine.rehearsal.templates import WAIT, Piece, Template, communication_template, unit_kind
+from engine.replaying.rows import whole
 from engine.waits import Waits, waits
 
 Numbers = NDArray[np.int64]
@@ -43,7 +43,7 @@ def rehearse(
     """One step of `job`, as `ranks` (default: all) would record it.
 
     program: of a schedule written by hand; it must have been checked. backend: whose wire bytes are counted. kept: a
-    folder to keep templates in, see `engine.template_cache`.
+    folder to keep templates in, see `engine.rehearsal.template_cache`.
     """
     program, mesh = program or compile_job(job), mesh_of(job)
     chosen = range(mesh.size) if ranks is None else ranks

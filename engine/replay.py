@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from engine.cluster import Cluster
-from engine.durations import costs_on
 from engine.job import Job
 from engine.recording import METRICS_SCHEMA, MetricRow, Recording, table
-from engine.replay_memory import Anchored, anchored
-from engine.rows import StepRows, step_rows, step_to_show, whole
-from engine.timing import PS, Graph, Seconds, graph
+from engine.replaying.durations import costs_on
+from engine.replaying.memory import Anchored, anchored
+from engine.replaying.rows import StepRows, step_rows, step_to_show, whole
+from engine.replaying.timing import PS, Graph, Seconds, graph
 
 MOST_SECONDS = 2**62 / PS
 """Of all recorded ranks together: what the clock of a replay can count."""

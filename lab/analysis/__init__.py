@@ -1,6 +1,6 @@
 """What a recording says: bubble, idle time and its causes, overlap, memory, communication. Pure functions."""
 
-from engine.rows import recorded_steps
+from engine.replaying.rows import recorded_steps
 from lab.analysis.communication import bytes_between, communication, communication_matrix
 from lab.analysis.gap import PART_NAMES, PARTS, Gap, Part, gap
 from lab.analysis.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_cause, idle_spans

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from engine.recording import Recording
-from engine.rows import recorded_steps
+from engine.replaying.rows import recorded_steps
 from lab.analysis.idle import CAUSES, idle_spans
 from lab.analysis.intervals import length, spans
 from lab.analysis.overlap import blocking, computing_ns, core_waits_ns

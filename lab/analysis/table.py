@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from engine.program import COMPUTE, RECEIVES, Kind
 from engine.recording import Recording
-from engine.rows import in_order, recorded_steps
+from engine.replaying.rows import in_order, recorded_steps
 
 Numbers = NDArray[np.int64]
 Words = NDArray[np.object_]

@@ -12,7 +12,7 @@ from engine.critical_path import PathPiece, critical_path
 from engine.job import Job
 from engine.mesh import mesh_of
 from engine.recording import Recording
-from engine.rows import recorded_steps
+from engine.replaying.rows import recorded_steps
 from lab.analysis.path import legs
 from lab.analysis.table import step_ops
 from lab.figures.lanes import COMPUTE_HEIGHT, Boxes, Lanes, boxes, lay_out

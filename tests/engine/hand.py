@@ -9,8 +9,8 @@ import numpy as np
 
 from engine.job import Job
 from engine.recording import Op
-from engine.rows import StepRows
-from engine.timing import Seconds
+from engine.replaying.rows import StepRows
+from engine.replaying.timing import Seconds
 from tests.engine.written import op
 
 S = 10**9

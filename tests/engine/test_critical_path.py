@@ -16,9 +16,9 @@ from engine.critical_path import PathPiece, critical_path, path_totals
 from engine.job import Job
 from engine.recording import Op
 from engine.replay import replay, replay_at
-from engine.rows import StepRows
+from engine.replaying.rows import StepRows
+from engine.replaying.timing import Seconds
 from engine.symmetry import representatives
-from engine.timing import Seconds
 from tests.engine.hand import JOB, S, child, priced, receive, reduction, send, wait, work
 from tests.engine.written import op, recording_of, uniform, written
 

@@ -11,17 +11,17 @@ import pytest
 from engine.buckets import lane_buckets
 from engine.cluster import load_cluster
 from engine.collectives import group_cost
-from engine.durations import COSTS
-from engine.estimate import PARTS, Estimator, estimate
 from engine.footprint import predicted_memory
 from engine.formulas import bubble_formula
 from engine.job import Job
-from engine.plan_memory import peaks, sizes
-from engine.plans import Space, job_of, shapes, split, variants
+from engine.planning.estimate import PARTS, Estimator, estimate
+from engine.planning.memory import peaks, sizes
+from engine.planning.plans import Space, job_of, shapes, split, variants
+from engine.planning.unit_costs import UnitCosts, step_costs
 from engine.presets import preset
+from engine.rehearsal.template_cache import step_template, unit_templates
+from engine.replaying.durations import COSTS
 from engine.simulate import simulate
-from engine.template_cache import step_template, unit_templates
-from engine.unit_costs import UnitCosts, step_costs
 
 A100 = load_cluster("a100-dgx")
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from engine.critical_path import critical_path, path_totals
-from engine.durations import costs_on
 from engine.recording import Op, Recording
 from engine.replay import replay_at
-from engine.rows import StepRows, step_rows
-from engine.timing import Seconds
+from engine.replaying.durations import costs_on
+from engine.replaying.rows import StepRows, step_rows
+from engine.replaying.timing import Seconds
 from lab import analysis
 from tests.engine.clusters import DEVICE, INSIDE, cluster
 from tests.engine.hand import JOB, S, child, priced, receive, reduction, send, wait, work

@@ -9,13 +9,14 @@ from functools import cache
 import pytest
 import torch  # noqa: F401  # as the process of a user who has planned before
 
-from engine import meta_templates, rules, template_cache
+from engine import rules
 from engine.cluster import load_cluster
 from engine.formulas import model_flops
 from engine.job import Job, JobRefused, Model, Training
 from engine.planner import Search, search
-from engine.planner_words import crosses_nodes, idle_note
+from engine.planning.words import crosses_nodes, idle_note
 from engine.presets import preset
+from engine.rehearsal import meta_templates, template_cache
 
 A100 = load_cluster("a100-dgx")
 SMALL = Job(

@@ -10,8 +10,8 @@ import pytest
 from engine import rules
 from engine.buckets import lane_buckets
 from engine.job import Job, JobRefused, Model, Plan, Training
-from engine.lane_kinds import held, lane_kinds
-from engine.plans import KNOBS, RECOMPUTES, SEARCHED, Shape, Space, job_of, shapes, variants
+from engine.planning.lane_kinds import held, lane_kinds
+from engine.planning.plans import KNOBS, RECOMPUTES, SEARCHED, Shape, Space, job_of, shapes, variants
 
 JOB = Job(model=Model(layers=4, hidden=24, heads=6, seq=16, vocab=256, tied=True), training=Training(batch=12))
 

@@ -15,9 +15,9 @@ from engine import formulas
 from engine.job import Job
 from engine.recording import MEMORY_SCHEMA, MemoryRow, Op, Recording, table
 from engine.replay import replay_at
-from engine.rows import StepRows
+from engine.replaying.rows import StepRows
+from engine.replaying.timing import Seconds
 from engine.rules import check
-from engine.timing import Seconds
 from lab import analysis
 from tests.engine.hand import JOB, S, child, priced, receive, reduction, send, wait, work
 from tests.engine.written import op, recording_of, uniform, written

@@ -11,8 +11,8 @@ from engine.job import Job
 from engine.program import Program
 from engine.recording import MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, Op, Recording, table
 from engine.rehearse import rehearse
-from engine.rows import StepRows
-from engine.timing import Seconds
+from engine.replaying.rows import StepRows
+from engine.replaying.timing import Seconds
 
 BLANK = Op(0, 0, 0, -1, "compute", "wait", "", "", -1, -1, "", "", (), 0, 0, 0, 0, 0, 0, 0, 0, -1)
 

@@ -190,7 +190,7 @@ _WITHOUT_TORCH = "import sys, lab.cli; lab.cli.main(['simulate', '--pp', '2', '-
 
 def test_damaged_templates_are_made_again() -> None:
     Path("runs").mkdir()
-    from engine.template_cache import _step_template, _unit_templates
+    from engine.rehearsal.template_cache import _step_template, _unit_templates
 
     def fresh() -> float:
         _unit_templates.cache_clear()

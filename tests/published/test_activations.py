@@ -19,10 +19,10 @@ from engine.flat import DTYPES
 from engine.formulas import activation_bytes, kept_bytes
 from engine.job import Job
 from engine.memory import storage_identity, watching_saved
-from engine.meta_templates import META, SilentComm, saved_bytes
 from engine.models.gpt import GPT
 from engine.models.params import unit_params
 from engine.parallel.tensor import TensorAxis
+from engine.rehearsal.meta_templates import META, SilentComm, saved_bytes
 from tests.published.korthikanti import CONFIGS, Config
 
 GIB = 2**30

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.meetings import Meetings, meetings
-from engine.rows import Numbers, StepRows
+from engine.replaying.meetings import Meetings, meetings
+from engine.replaying.rows import Numbers, StepRows
 
 PS = 1e12  # picoseconds in a second
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from engine.job import Job
 from engine.reference import prune, source
-from engine.templates import Piece, Template, Templates, step_job, unit_job
+from engine.rehearsal.templates import Piece, Template, Templates, step_job, unit_job
 
 KEEP_BYTES = 16 * 2**20
 _DEFAULTS = {field.name: field.default for field in fields(Piece)}
@@ -39,7 +39,7 @@ def step_template(job: Job, lane: int, backend: str, folder: Path | None = None)
 @lru_cache(maxsize=512)
 def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) -> Templates:
     def make() -> Templates:
-        from engine.meta_templates import execute_units  # torch, seconds to import
+        from engine.rehearsal.meta_templates import execute_units  # torch, seconds to import
 
         return execute_units(job, backend, split)
 
@@ -49,7 +49,7 @@ def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) ->
 @lru_cache(maxsize=512)
 def _step_template(job: Job, lane: int, backend: str, folder: Path | None) -> Template:
     def make() -> Templates:
-        from engine.meta_templates import execute_step
+        from engine.rehearsal.meta_templates import execute_step
 
         return {("step", ""): execute_step(job, lane, backend)}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.recording import CATEGORIES, MEMORY_SCHEMA
-from engine.rows import Numbers, StepRows, whole
+from engine.replaying.rows import Numbers, StepRows, whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from engine.cluster import Cluster
 from engine.collectives import full_bytes, group_cost, message_seconds
 from engine.compute_cost import compute_seconds
-from engine.rows import StepRows
-from engine.timing import Seconds
+from engine.replaying.rows import StepRows
+from engine.replaying.timing import Seconds
 
 COSTS = ("flops", "matmuls", "matmul_bytes", "touched_bytes", "operators", "batched_flops", "batched_bytes")
 

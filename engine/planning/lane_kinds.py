@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from engine.job import Job, Model
 from engine.models.params import replicated_size, unit_size
-from engine.plans import Shape
+from engine.planning.plans import Shape
 from engine.units import TOKENS, stages
 
 Numbers = NDArray[np.int64]

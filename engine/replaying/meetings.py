@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.program import Kind
-from engine.rows import Mask, Numbers, StepRows
+from engine.replaying.rows import Mask, Numbers, StepRows
 
 _ACT = (Kind.SEND_ACT.value, Kind.RECV_ACT.value)
 

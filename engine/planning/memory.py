@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from engine.formulas import activation_bytes, in_flight_formula, kept_bytes, message_bytes
 from engine.job import Job, Plan, Schedule
-from engine.lane_kinds import LaneKind, held, in_use, lane_kinds
-from engine.plans import RECOMPUTES, Shape, Space, Variants
+from engine.planning.lane_kinds import LaneKind, held, in_use, lane_kinds
+from engine.planning.plans import RECOMPUTES, Shape, Space, Variants
 
 Numbers = NDArray[np.int64]
 CATEGORIES = ("params", "grads", "optimizer", "activations", "gathered", "buffers")

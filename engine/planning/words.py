@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.cluster import Cluster
 from engine.job import Job
 from engine.mesh import mesh_of
-from engine.plans import Space, shapes
+from engine.planning.plans import Space, shapes
 
 if TYPE_CHECKING:
     from engine.planner import Candidate, Search

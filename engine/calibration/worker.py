@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch._C._distributed_c10d import FileStore
 
 from engine.allocator import keep_freed_memory
-from engine.calibrate_rows import (
+from engine.calibration.engine_rows import (
     HEADS,
     SHAPES,
     Timed,
@@ -25,8 +25,8 @@ from engine.calibrate_rows import (
     row_events,
     shaped,
 )
+from engine.calibration.fitting import NOTHING, Event
 from engine.comm import Group
-from engine.fitting import NOTHING, Event
 from engine.processes.member import MemberContext
 from engine.program import Action
 

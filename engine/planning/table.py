@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.estimate import PARTS, Estimator
 from engine.job import SCHEDULES, Job
-from engine.plan_memory import CATEGORIES, peaks
-from engine.plans import Shape, Variants, job_of
+from engine.planning.estimate import PARTS, Estimator
+from engine.planning.memory import CATEGORIES, peaks
+from engine.planning.plans import Shape, Variants, job_of
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]

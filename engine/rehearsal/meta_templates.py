@@ -23,8 +23,8 @@ from engine.passes.schedules import gpipe
 from engine.passes.zero_bubble import zb_h1
 from engine.program import Action, Kind, Program
 from engine.recorder import Recorder, Row
+from engine.rehearsal.templates import Piece, Template, Templates, unit_job, unit_kind
 from engine.runtime import Runtime
-from engine.templates import Piece, Template, Templates, unit_job, unit_kind
 
 META = torch.device("meta")
 
@@ -62,7 +62,7 @@ def _empty(param: Param) -> Tensor:
 
 
 def execute_units(job: Job, backend: str, split: bool = False) -> Templates:
-    """(action kind, unit kind) → template of every computation of a job of `engine.templates.unit_job`.
+    """(action kind, unit kind) → template of every computation of a job of `engine.rehearsal.templates.unit_job`.
 
     split: with backwards in two parts.
     """
@@ -96,7 +96,7 @@ def _executed(job: Job, backend: str, split: bool) -> tuple[Templates, dict[str,
 
 
 def execute_step(job: Job, lane: int, backend: str) -> Template:
-    """The template of the optimizer step on a lane of a job of `engine.templates.step_job`."""
+    """The template of the optimizer step on a lane of a job of `engine.rehearsal.templates.step_job`."""
     rank, step = mesh_of(job).rank(0, 0, lane), Action(Kind.STEP)
     comm = SilentComm(rank, _groups(job, rank), backend)
     program = Program(tuple((step,) for _ in range(job.plan.pp)))

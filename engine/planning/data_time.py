@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.group_times import MeshTimes
 from engine.job import Job
-from engine.lane_kinds import Held, LaneKind, in_use
+from engine.planning.group_times import MeshTimes
+from engine.planning.lane_kinds import Held, LaneKind, in_use
 
 Floats = NDArray[np.float64]
 

@@ -1,8 +1,8 @@
 """Step times of plans in closed form, without programs: what `engine.simulate` finds, for thousands of plans at once.
 
 Costs are the replay's own: units by `compute_seconds`, communication by `group_cost` and `message_seconds`. What is
-approximated is how they fit together (`engine.pipeline_time`, `engine.data_time`). On a cluster of unequal devices the
-slowest sets the pace of all.
+approximated is how they fit together (`engine.planning.pipeline_time`, `.data_time`). On a cluster of unequal devices
+the slowest sets the pace of all.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from engine.cluster import Cluster, Device
 from engine.compute_cost import compute_seconds
-from engine.data_time import Exposed, Passes, exposed
-from engine.group_times import MeshTimes, Places
 from engine.job import Job, Recompute
-from engine.lane_kinds import UNITS, LaneKind, held, lane_kinds
 from engine.mesh import Mesh
 from engine.models.params import unit_size
-from engine.pipeline_time import PIPELINE_SECONDS, Lanes
-from engine.plan_memory import Sizes, sizes
-from engine.plans import RECOMPUTES, Shape, Space, Variants, divisors, split
-from engine.unit_costs import StepCosts, UnitCosts, step_costs
+from engine.planning.data_time import Exposed, Passes, exposed
+from engine.planning.group_times import MeshTimes, Places
+from engine.planning.lane_kinds import UNITS, LaneKind, held, lane_kinds
+from engine.planning.memory import Sizes, sizes
+from engine.planning.pipeline_time import PIPELINE_SECONDS, Lanes
+from engine.planning.plans import RECOMPUTES, Shape, Space, Variants, divisors, split
+from engine.planning.unit_costs import StepCosts, UnitCosts, step_costs
 from engine.units import TOKENS
 
 Floats = NDArray[np.float64]

@@ -1,6 +1,6 @@
 """The device and the link that explain measured times best: least squares on relative errors, nothing negative.
 
-An event is what `engine.calibrate_worker` emits: its kind, what was done, and the seconds it took.
+An event is what `engine.calibration.worker` emits: its kind, what was done, and the seconds it took.
 """
 
 from __future__ import annotations

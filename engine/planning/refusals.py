@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 
 from engine.cluster import Cluster
-from engine.estimate import Estimator
 from engine.job import Job, JobRefused, Plan
-from engine.plan_memory import CATEGORIES, peaks
-from engine.plan_table import Legal
-from engine.plans import KNOBS, Space, job_of, shapes, variants
+from engine.planning.estimate import Estimator
+from engine.planning.memory import CATEGORIES, peaks
+from engine.planning.plans import KNOBS, Space, job_of, shapes, variants
+from engine.planning.table import Legal
 from engine.rules import check
 
 MAX_GPUS = 32_768

@@ -14,17 +14,17 @@ from typing import Any
 
 import torch
 
+from engine.calibration.fitting import Event
 from engine.collectives import full_bytes
 from engine.comm import Comm, Group
 from engine.compile import compile_job
-from engine.durations import COSTS
-from engine.fitting import Event
 from engine.initial import seeded
 from engine.job import Job
 from engine.memory import Ledger
 from engine.program import COMPUTE, Action
 from engine.recorder import Recorder
 from engine.recording import Op
+from engine.replaying.durations import COSTS
 from engine.runtime import Runtime
 
 SHAPES = ((16, 8, 1), (32, 32, 2), (64, 64, 2), (64, 64, 4), (128, 128, 2), (256, 128, 2), (512, 64, 2))

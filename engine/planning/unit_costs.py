@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from engine.buckets import lane_buckets
 from engine.collectives import full_bytes
-from engine.durations import COSTS
 from engine.job import Job, Model, Plan, Recompute, Training
-from engine.lane_kinds import UNITS
-from engine.template_cache import step_template, unit_templates
-from engine.templates import Template
+from engine.planning.lane_kinds import UNITS
+from engine.rehearsal.template_cache import step_template, unit_templates
+from engine.rehearsal.templates import Template
+from engine.replaying.durations import COSTS
 
 Floats = NDArray[np.float64]
 Inside = tuple[tuple[str, int], ...]
@@ -36,7 +36,7 @@ class UnitCosts:
     tps: tuple[int, ...]
     backend: str
     kept: Path | None = None
-    """Where templates are kept, see `engine.template_cache`."""
+    """Where templates are kept, see `engine.rehearsal.template_cache`."""
     _known: dict[tuple[int, int, bool, Recompute], dict[tuple[str, str], Template]] = field(default_factory=dict)
 
     def columns(self, kind: str, unit: str, tp: int, scatter: bool, recompute: Recompute, size: Floats) -> Floats:
