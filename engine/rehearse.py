@@ -1,8 +1,8 @@
 """Rehearsal: the recording of any job without its processes, however large the model.
 
 Each distinct unit is executed once, at full size, on the meta device (`engine.rehearsal.meta_templates`); the rows
-found there are stamped out for every action of the program. A rehearsed recording holds the operations that the real run would
-record, in the same order, without times: a replay gives it those.
+found there are stamped out for every action of the program. A rehearsed recording holds the operations that the real
+run would record, in the same order, without times: a replay gives it those.
 """
 
 from __future__ import annotations
