@@ -23,7 +23,7 @@ NAME = "here"
 
 
 def calibrate(folder: Path, on_progress: Callable[[str], None] | None = None) -> Cluster:
-    """Measures this machine for some 20 s, writes `<folder>/here.toml` and returns the same cluster.
+    """Measures this machine for some 30 s, writes `<folder>/here.toml` and returns the same cluster.
 
     on_progress hears in a few words what was just timed. Raises `engine.launch.RunFailed` if the processes fail,
     `ValueError` if the times make no sense. Other programs that run meanwhile do not make the cores look slower, but

@@ -17,7 +17,7 @@ Cost = Callable[[Action], Time]
 
 
 def unit_cost(action: Action) -> int:
-    """A block's forward takes 1 (again if recomputed), its backward 2, all else nothing: the textbooks' stages."""
+    """A block's forward takes 1, again if recomputed, its backward 2, each part of a split one 1, all else nothing."""
     if not action.unit.startswith("block"):
         return 0
     costs = {Kind.BACKWARD: 2, Kind.STEP: 0}

@@ -15,7 +15,7 @@ from engine.job import Job, JobRefused, Model, Training
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A model at full size. published_params: the count its paper states; gpus: what it was trained on."""
+    """A model at full size. published_params: the count that is quoted for it; gpus: what it was trained on."""
 
     name: str
     model: Model
@@ -53,12 +53,12 @@ PRESETS = {
     for preset in (
         Preset(
             name="example-12-layer", model=_gpt(12, 768, 12, seq=1024), batch=480, published_params=124e6, gpus=64,
-            source="GPT-2 small, Radford et al. 2019, table 2: the 12-layer model that tutorials spread over 64 GPUs",
+            source="GPT-2 small: 12 layers, Radford et al. 2019, table 2 (its count corrected to 124M since)",
             note="64 is no multiple of tensor 4 × pipeline 3 = 12: 60 GPUs work and 4 stand idle.",
         ),
         Preset(
             name="gpt3-175b", model=_gpt(96, 12288, 96), batch=1536, published_params=174.6e9, gpus=1024,
-            source="Brown et al. 2020, table 2.1; batch and vocabulary of Narayanan et al. 2021, sections 5 and 5.1",
+            source="Brown et al. 2020, tables 2.1, D.1; batch and vocabulary of Narayanan et al. 2021, sections 5, 5.1",
         ),
         Preset(
             name="turing-nlg-17b", model=_gpt(78, 4256, 28, seq=1024), batch=512, published_params=17e9, gpus=256,

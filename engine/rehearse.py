@@ -24,7 +24,7 @@ from engine.mesh import Mesh, mesh_of
 from engine.program import COMPUTE, Action, Kind, Program
 from engine.recording import CATEGORIES, MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, Recording
 from engine.rehearsal.template_cache import step_template, unit_templates
-from engine.rehearsal.templates import WAIT, Piece, Template, communication_template, unit_kind
+from engine.rehearsal.templates import WAIT, Piece, Template, Templates, communication_template, unit_kind
 from engine.replaying.rows import whole
 from engine.waits import Waits, waits
 
@@ -205,8 +205,12 @@ def _templates(
     job: Job, examples: dict[tuple[object, ...], Action], z: int, backend: str, kept: Path | None
 ) -> dict[tuple[object, ...], Template]:
     """The template for each key. examples: an action of each."""
-    split = any(a.kind is Kind.BACKWARD_INPUT for a in examples.values())
-    units, buckets = unit_templates(job, backend, kept, split), {b.name: b for b in lane_buckets(job, z)}
+    kinds, buckets = {a.kind for a in examples.values()}, {b.name: b for b in lane_buckets(job, z)}
+    units: Templates = {}
+    if Kind.BACKWARD in kinds or Kind.BACKWARD_INPUT not in kinds:
+        units |= unit_templates(job, backend, kept)
+    if Kind.BACKWARD_INPUT in kinds:  # besides the others, where an order written by hand mixes whole and split ones
+        units |= unit_templates(job, backend, kept, split=True)
     found: dict[tuple[object, ...], Template] = {}
     for key, a in examples.items():
         if a.kind is Kind.STEP:

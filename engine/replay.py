@@ -2,17 +2,19 @@
 
 What a rank does, in which order, and what waits for what come from the recording; what each operation costs comes
 from the cluster; measured times play no part. The result is a recording like any other. Not modelled: two streams
-getting in each other's way on one link, and communication taking a core from computing.
+getting in each other's way on one link and, unless the cluster's devices are shared cores, communication taking time
+from computing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.cluster import Cluster
 from engine.job import Job
@@ -41,7 +43,15 @@ def replay(
     are recorded, rank → the recorded rank that stands for it (see `engine.symmetry`); default: the recording's own.
     Raises `ValueError` if the step was not recorded on every rank, or if it would deadlock.
     """
-    return replay_at(recording, job, costs_on(cluster, job.world_size, job.training.precision), step, ranks_like)
+    found = replay_at(recording, job, costs_on(cluster, job.world_size, job.training.precision), step, ranks_like)
+    return replace(found, ops=_on_wire(found.ops, cluster.backend))
+
+
+def _on_wire(ops: pa.Table, backend: str) -> pa.Table:
+    """Operations with the wire bytes that the cluster's backend sends for them: see `engine.traffic.wire_bytes`."""
+    twice = pc.and_(pc.equal(ops["op"], "reduce_scatter"), backend == "gloo")  # a whole all-reduce
+    wire = pc.multiply(ops["logical_bytes"], pc.add(pc.cast(twice, pa.int64()), 1))
+    return ops.set_column(ops.schema.get_field_index("wire_bytes"), ops.schema.field("wire_bytes"), wire)
 
 
 def replay_at(

@@ -4,8 +4,8 @@
     run = lab.run(dp=2, tp=2, pp=2, zero=1)
     run.timeline()
 
-Importing this is quick and loads neither torch nor plotly; both come when they are first needed, torch only
-ever in processes of its own.
+Importing this is quick and loads neither torch nor plotly; both come when they are first needed. Ranks have torch in
+processes of their own; `simulate` and `plan` load it here the first time that a model of some shape is counted.
 """
 
 from __future__ import annotations
@@ -71,15 +71,18 @@ def simulate(
     """Says what a plan would do on a described cluster, without starting a process: the same `Run` as of `run`.
 
     model: a published one, such as "gpt3-175b", with its batch and precision; without it the model is small, as in
-    `run`. options: as in `run`. cluster: by default "a100-dgx" for published models and for more than 8 ranks,
-    "toy-2x4" for small ones. Of a published model each micro-batch is one sequence unless `microbatches` says
-    otherwise. keep: store it as a run folder with status "simulated".
+    `run`. options: as in `run`, a `schedule` written by hand included. cluster: by default "toy-2x4" for small models
+    in fp32 on at most 8 ranks, else "a100-dgx". Of a published model each micro-batch is one sequence unless
+    `microbatches` says otherwise. keep: store it as a run folder with status "simulated".
 
     Raises `JobRefused` with one sentence for what makes no sense. A job that exceeds the memory does make sense:
     `summary["fits"]` is then false.
     """
     from lab import simulation
 
+    if _by_hand(schedule := options.get("schedule")):
+        options.pop("schedule")
+        return simulation.simulate(model, job, program, keep, by_hand=schedule, **options)
     return simulation.simulate(model, job, program, keep, **options)
 
 

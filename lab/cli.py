@@ -115,6 +115,7 @@ def _options_of_simulation(parser: Parser) -> None:
     parser.add_argument("--model", metavar="NAME", help=f"a published model: {', '.join(PRESETS)}")
     parser.add_argument("--no-keep", action="store_true", help="do not keep it as a run in the store")
     parser.add_argument("--program", metavar="FILE", help="simulate this program, written or edited by hand")
+    parser.add_argument("--schedule-file", metavar="FILE", help="simulate this order of micro-batches; see `lab run`")
     add_job_options(parser)
 
 

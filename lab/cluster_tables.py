@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.cluster import Cluster, Device, Link
-from lab.wording import nbytes, seconds
+from lab.wording import nbytes, rate, seconds
 
 
 def print_clusters(found: list[Cluster], console: Console, sources: bool) -> None:
@@ -58,11 +58,3 @@ def _device(device: Device) -> str:
 
 def _link(link: Link) -> str:
     return f"{rate(link.bandwidth, 'B/s')}, {seconds(link.launch_s)} to start and {seconds(link.latency_s)} a hop"
-
-
-def rate(value: float, unit: str) -> str:
-    """A rate in words: 312 TFLOP/s, 25 GB/s."""
-    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= 0.9995 * size:
-            return f"{value / size:.3g} {prefix}{unit}"
-    return f"{value:.3g} {unit}"

@@ -22,7 +22,7 @@ def find_cluster(name: str, store: Store | None = None) -> Cluster:
     """The cluster called `name`, or in the `.toml` file of that path. Raises `JobRefused`."""
     folder = cluster_folder(store or Store())
     if name == HERE and not (folder / f"{HERE}.toml").exists():
-        raise JobRefused("cluster=here has not been measured yet: run `lab calibrate` once, it takes some 15 s.")
+        raise JobRefused("cluster=here has not been measured yet: run `lab calibrate` once, it takes some 30 s.")
     try:
         return load_cluster(name, [folder])
     except ValueError as error:

@@ -39,11 +39,7 @@ def run(args: Namespace) -> int:
 
     job = job_of(args)
     refuse(job, parity=not args.no_parity)
-    if args.program and args.schedule_file:
-        raise JobRefused("--program and --schedule-file both say what to run: leave one of the two out.")
-    program = program_file(args.program, job) if args.program else None
-    if args.schedule_file:
-        program = _schedule_file(args.schedule_file, job)
+    program = chosen_program(args, job)
     run, status = _execute(job, as_json=args.json, parity=not args.no_parity, program=program)
     if run is not None:
         print_run(run, args.json)
@@ -72,6 +68,15 @@ def _execute(job: Job, *, as_json: bool, parity: bool = True, program: Program |
         words = f"run {display.run_id} was stopped; what it did so far is kept."
         return None, say("stopped", words, INTERRUPTED, as_json=as_json, run_id=display.run_id)
     return run, FAILED if run.summary["parity"]["passed"] is False else OK
+
+
+def chosen_program(args: Namespace, job: Job) -> Program | None:
+    """The program or schedule in a file that an option names, if one does."""
+    if args.program and args.schedule_file:
+        raise JobRefused("--program and --schedule-file both say what to run: leave one of the two out.")
+    if args.schedule_file:
+        return _schedule_file(args.schedule_file, job)
+    return program_file(args.program, job) if args.program else None
 
 
 def program_file(name: str, job: Job) -> Program:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.commands import FAILED, OK, console, print_run, program_file, say
+from lab.commands import FAILED, OK, chosen_program, console, print_run, say
 from lab.options import given
 from lab.store import Store
 
@@ -25,7 +25,7 @@ def simulate(args: Namespace) -> int:
     job = simulation.job_to_simulate(args.model, None if args.job is None else Path(args.job), given(args))
     cluster = find_cluster(job.hardware.cluster, store)
     simulation.check(job, cluster)
-    program = program_file(args.program, job) if args.program else None
+    program = chosen_program(args, job)
     print_run(simulation.simulate_job(job, cluster, program, store, keep=not args.no_keep), args.json)
     return OK
 
@@ -39,7 +39,7 @@ def calibrate(args: Namespace) -> int:
 
     folder = cluster_folder(Store())
     try:
-        with Notice("measuring this machine, some 15 s: close what else is running") as notice:
+        with Notice("measuring this machine, some 30 s: close what else is running") as notice:
             cluster = calibrate(folder, notice)
     except (RunFailed, ValueError) as error:
         return say("failed", f"this machine could not be measured: {error}", FAILED, as_json=args.json)

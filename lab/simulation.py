@@ -43,12 +43,20 @@ def simulate(
     program: Program | None = None,
     keep: bool = False,
     store: Store | None = None,
+    by_hand: Any = None,
     **options: Any,
 ) -> Run:
-    """Says what a plan would do on a cluster; see `lab.simulate`."""
+    """Says what a plan would do on a cluster; see `lab.simulate`. by_hand: a schedule, as text or a function."""
     store = store or Store()
     chosen = job_to_simulate(model, job, options)
     cluster = find_cluster(chosen.hardware.cluster, store)
+    if by_hand is not None:
+        if program is not None:
+            raise ValueError("program and a schedule written by hand both say what to run: leave one of the two out.")
+        from engine.by_hand import schedule_program
+
+        check(chosen, cluster)
+        program = schedule_program(chosen, by_hand)
     return simulate_job(chosen, cluster, program, store, keep)
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.runs import Run
-from lab.wording import nbytes, percent, seconds
+from lab.wording import nbytes, percent, rate, seconds
 
 Row = dict[str, Any]
 
@@ -51,9 +51,7 @@ def usage(run: Run) -> RenderableType:
     peak = f"peak of all {summary['world_size']:,} ranks' devices"
     table.add_row("MFU", _share(summary["mfu"]), f"FLOPs the model needs ÷ ({peak} × step)")
     table.add_row("HFU", _share(summary["hfu"]), "the same with all FLOPs that run, recomputation included")
-    tflops = summary["tflops_per_gpu"]
-    words = f"{tflops:,.0f} TFLOP/s" if tflops >= 10 else f"{tflops * 1000:.3g} GFLOP/s"
-    table.add_row("each device", words, "FLOPs that run ÷ step ÷ devices")
+    table.add_row("each device", rate(summary["tflops_per_gpu"] * 1e12, "FLOP/s"), "FLOPs that run ÷ step ÷ devices")
     return table
 
 

@@ -75,3 +75,11 @@ def seconds(value: float) -> str:
 def longer(difference: float) -> str:
     """A difference in seconds in words: 9 ms more, 85 µs less."""
     return f"{seconds(abs(difference))} {'more' if difference >= 0 else 'less'}"
+
+
+def rate(value: float, unit: str) -> str:
+    """A rate in words: 312 TFLOP/s, 25 GB/s."""
+    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= 0.9995 * size:
+            return f"{value / size:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"

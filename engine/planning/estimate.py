@@ -1,8 +1,9 @@
 """Step times of plans in closed form, without programs: what `engine.simulate` finds, for thousands of plans at once.
 
-Costs are the replay's own: units by `compute_seconds`, communication by `group_cost` and `message_seconds`. What is
-approximated is how they fit together (`engine.planning.pipeline_time`, `.data_time`). On a cluster of unequal devices
-the slowest sets the pace of all.
+Costs are the replay's own: units by `compute_seconds`, communication by `group_cost` and `message_seconds`; left out
+is what only slow hosts and shared cores add (`engine.replaying.durations`). What is approximated is how they fit
+together (`engine.planning.pipeline_time`, `.data_time`). On a cluster of unequal devices the slowest sets the pace of
+all.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from engine.rules import MAX_LAYER_RUNS
 Numbers = NDArray[np.int64]
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 SEARCHED: tuple[Schedule, ...] = ("1f1b", "interleaved")
-"""Schedules that a search tries. Others can be asked for by name."""
+"""Schedules that a search tries. Others of `pipeline_time.PIPELINE_SECONDS` can be asked for by name."""
 KNOBS = ("dp", "tp", "pp", "schedule", "chunks", "zero", "microbatches", "sequence_parallel", "recompute")
 """Options that a search tries unless they are fixed; all others are as the job has them."""
 

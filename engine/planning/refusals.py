@@ -10,6 +10,7 @@ from engine.cluster import Cluster
 from engine.job import Job, JobRefused, Plan
 from engine.planning.estimate import Estimator
 from engine.planning.memory import CATEGORIES, peaks
+from engine.planning.pipeline_time import PIPELINE_SECONDS
 from engine.planning.plans import KNOBS, Space, job_of, shapes, variants
 from engine.planning.table import Legal
 from engine.rules import check
@@ -30,7 +31,12 @@ def check_gpus(cluster: Cluster, gpus: int) -> None:
 
 
 def check_model(space: Space) -> None:
-    """Raises `JobRefused` for a model, training or ZeRO stage that no plan can save."""
+    """Raises `JobRefused` for a model, training or ZeRO stage that no plan can save, or a schedule not planned for."""
+    if space.job.plan.schedule not in PIPELINE_SECONDS and "schedule" in space.fixed:
+        raise JobRefused(
+            f"schedule={space.job.plan.schedule} is not planned for: use {', '.join(PIPELINE_SECONDS)}, or"
+            " `lab simulate` with that schedule."
+        )
     plan = dataclasses.replace(
         space.job.plan,
         partition=None,

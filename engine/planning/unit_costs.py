@@ -2,7 +2,8 @@
 
 Costs are sums over operators of shapes, so FLOPs, bytes and operator counts are linear in the sequences of a
 micro-batch b (from 2 on: with one sequence some copies become views) and affine in 1/t. Executions on meta tensors at
-b = 1, 2, 4 and at the least and greatest t give all others exactly.
+b = 1, 2, 4 and at the least and greatest t give all others exactly, but for the padding of a vocabulary that t does not
+divide.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class UnitCosts:
     _known: dict[tuple[int, int, bool, Recompute], dict[tuple[str, str], Template]] = field(default_factory=dict)
 
     def columns(self, kind: str, unit: str, tp: int, scatter: bool, recompute: Recompute, size: Floats) -> Floats:
-        """The columns of COSTS for micro-batches of so many sequences, [5, sizes]."""
+        """The columns of COSTS for micro-batches of so many sequences, [costs, sizes]."""
         several = self._splits(scatter)
         low, high = (min(several), max(several)) if tp > 1 else (1, 1)
         share = 0.0 if low == high else (1 / tp - 1 / high) / (1 / low - 1 / high)

@@ -27,7 +27,7 @@ def sentences(found: Search, cluster: Cluster) -> tuple[str, ...]:
     out += [_loser(knob, best, other, cluster) for knob, other in found.nearest.items()]
     out += [_dropped(one.count, one.category, one.over, one.example, found.limit_bytes) for one in found.dropped]
     if found.idle_gpus:
-        out.append(idle_note(best.job, found.gpus, best.job.plan.tp, best.job.plan.pp))
+        out.append(idle_note(best.job, found.gpus, best.job.plan.tp, best.job.plan.pp, found.gpus - found.idle_gpus))
     return tuple(out)
 
 
@@ -78,7 +78,8 @@ def _compute(job: Job, cluster: Cluster, one: Candidate) -> str:
 
 
 def _recompute(job: Job, cluster: Cluster, one: Candidate) -> str:
-    return f"{one.components['recompute'] / one.components['compute']:+.0%} of the computing is done twice"
+    once = one.components["compute"] + one.components["tensor"]
+    return f"{one.components['recompute'] / once:.0%} of the work in layers is done twice"
 
 
 def _tensor(job: Job, cluster: Cluster, one: Candidate) -> str:
@@ -102,7 +103,7 @@ def _data(job: Job, cluster: Cluster, one: Candidate) -> str:
 
 
 def _bubble(job: Job, cluster: Cluster, one: Candidate) -> str:
-    return f"{one.bubble:.1%} of the step with {job.plan.pp} stages and {job.plan.microbatches} micro-batches"
+    return f"{one.bubble:.1%} of the step with {job.plan.pp} pipeline ranks and {job.plan.microbatches} micro-batches"
 
 
 def _optimizer(job: Job, cluster: Cluster, one: Candidate) -> str:
@@ -127,10 +128,13 @@ def _dropped(count: int, category: str, over: int, example: Job, limit: int) -> 
     )
 
 
-def idle_note(job: Job, gpus: int, tp: int, pp: int) -> str:
-    """What becomes of `gpus` GPUs under tp × pp, and the nearest plans of the job without idle ones."""
+def idle_note(job: Job, gpus: int, tp: int, pp: int, used: int | None = None) -> str:
+    """What becomes of `gpus` GPUs under tp × pp, and the nearest plans of the job without idle ones.
+
+    used: how many of them the batch can be shared among; default: all whole groups.
+    """
     group = tp * pp
-    work = gpus // group * group
+    work = used or gpus // group * group
     head = f"{gpus} GPUs with tp {tp} × pp {pp} = {group}: {work} work"
     if work == gpus:
         return f"{head}, none stands idle."
@@ -139,7 +143,8 @@ def idle_note(job: Job, gpus: int, tp: int, pp: int) -> str:
     pairs = {(shape.tp, shape.pp) for shape in shapes(space, gpus)}
     near = sorted(pairs, key=lambda pair: (_apart(pair[0], tp) + _apart(pair[1], pp), pair))[:3]
     all_used = ", ".join(f"tp {t} × pp {p} (dp {gpus // (t * p)})" for t, p in near) or "none"
-    multiples = " or ".join(str(n) for n in (work, work + group) if n)
+    more = next((n for n in range(work + group, 4 * gpus, group) if not job.training.batch % (n // group)), None)
+    multiples = " or ".join(str(n) for n in (work, more) if n)
     return f"{head}, {idle}; nearest that use all {gpus}: {all_used}; tp {tp} × pp {pp} fills {multiples} GPUs."
 
 

@@ -62,7 +62,7 @@ def bubble_figure(recording: Recording, job: Job, *, step: int | None = None, th
         if any(row[name] for row in shares.values())
     ]
     height = 150 + 26 * min(len(ranks), 40)
-    fig = figure(shares_title(shares), theme, height, traces, barmode="stack", legend_traceorder="normal")
+    fig = figure(shares_title(shares, ops.weight), theme, height, traces, barmode="stack", legend_traceorder="normal")
     fig.update_xaxes(tickformat=".0%", range=[0, 1], title_text=f"share of step {step} ({seconds(whole)})")
     return fig.update_yaxes(autorange="reversed", tickvals=[*range(len(ranks))], ticktext=_labels(ops), showgrid=False)
 
@@ -95,9 +95,10 @@ def _bars(name: str, ranks: Mapping[int, str], values: list[float], whole: float
     )  # fmt: skip
 
 
-def shares_title(shares: Mapping[int, Mapping[str, float]]) -> str:
-    """Shares of all ranks' time together, and the main cause of idling."""
-    total = {name: sum(row[name] for row in shares.values()) for name in NAMES}
+def shares_title(shares: Mapping[int, Mapping[str, float]], count: Mapping[int, int] | None = None) -> str:
+    """Shares of all ranks' time together, and the main cause of idling. count: how many ranks each one stands for."""
+    many = count or {}
+    total = {name: sum(row[name] * many.get(rank, 1) for rank, row in shares.items()) for name in NAMES}
     whole = sum(total.values()) or 1.0
     cause = max(CAUSES, key=lambda c: total[c])
     idle = sum(total[c] for c in CAUSES) / whole

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from engine.by_hand import schedule_program
 from engine.cluster import load_cluster
 from engine.job import Job
 from engine.recording import Recording
@@ -103,3 +104,13 @@ def test_a_rehearsed_steps_memory_changes_among_its_operations_and_not_at_its_en
     first = next(row for row in out.op_rows() if row.name.startswith("forward embedding mb0"))
     kept = next(row for row in out.memory.to_pylist() if row["category"] == "activations")
     assert kept["time_ns"] == first.end_ns < max(row.end_ns for row in out.op_rows())
+
+
+def test_an_order_that_mixes_whole_and_split_backwards_is_rehearsed_as_it_runs() -> None:
+    job = Job.from_options(**TINY | {"pp": 2, "layers": 2})
+    program = schedule_program(job, "F0 F1 F2 F3 B0 I1 W1 B2 I3 W3\nF0 I0 F1 W0 B1 F2 I2 W2 F3 B3")
+    run = train(parity=False, program=program, **TINY | {"pp": 2, "layers": 2})
+    foretold = rehearse(job, program)
+    measured = run.ops.filter(pc.equal(run.ops["step"], 1))
+    for name in ("kind", "unit", "microbatch", "flops", "logical_bytes"):
+        assert _in_order(foretold.ops, name) == _in_order(measured, name), name

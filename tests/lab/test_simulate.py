@@ -203,3 +203,17 @@ def test_damaged_templates_are_made_again() -> None:
         path.write_text(text)
     assert files and fresh() == first
     assert all(json.loads(path.read_text()) for path in files)
+
+
+def test_an_order_written_by_hand_is_simulated_like_any_other() -> None:
+    gpipe = lab.simulate(pp=2, layers=4, schedule="F0 F1 F2 F3 B0 B1 B2 B3\nF0 F1 F2 F3 B0 B1 B2 B3")
+    named = lab.simulate(pp=2, layers=4, schedule="gpipe")
+    assert gpipe.summary["step_seconds"] == named.summary["step_seconds"]
+    with pytest.raises(ValueError, match="it needs forward"):
+        lab.simulate(pp=2, layers=4, schedule="F0 F1 F2 F3 B0 B1 B2 B3\nF0 F1 B2 F2 F3 B0 B1 B3")
+
+
+def test_a_replay_counts_the_wire_bytes_of_the_clusters_backend() -> None:
+    found = lab.simulate(dp=4, zero=2)  # on toy-2x4, which speaks nccl: gloo would send twice as many
+    rows = [row for row in found.summary["communication"] if row["op"] == "reduce_scatter"]
+    assert rows and all(row["wire_bytes"] == row["logical_bytes"] for row in rows)
