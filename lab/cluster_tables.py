@@ -10,7 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.cluster import Cluster, Device, Link
+from engine.collectives import group_cost
 from lab.wording import nbytes, rate, seconds
+
+ALL_REDUCED = 100_000_000  # bytes of the example
 
 
 def print_clusters(found: list[Cluster], console: Console, sources: bool) -> None:
@@ -22,11 +25,12 @@ def print_clusters(found: list[Cluster], console: Console, sources: bool) -> Non
 
 
 def described(cluster: Cluster, sources: bool = False) -> RenderableType:
-    """A cluster in a few lines."""
+    """A cluster in a few lines. sources: also where the numbers come from, and what collectives cost there."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, words, source in _rows(cluster):
+    rows = [*_rows(cluster), *(_choices(cluster) if sources else ())]
+    for name, words, source in rows:
         table.add_row(name, words)
         if sources and source:
             table.add_row("", Text(source, style="dim"))
@@ -46,6 +50,14 @@ def _rows(cluster: Cluster) -> Iterator[tuple[str, str, str]]:
     if not cluster.shared:
         yield "between", _link(cluster.across), cluster.across.source
     yield "backend", cluster.backend, ""
+
+
+def _choices(cluster: Cluster) -> Iterator[tuple[str, str, str]]:
+    """What an all-reduce costs over groups of growing size, and which algorithm is taken for it."""
+    node, most = cluster.nodes[0].devices, cluster.devices or 16 * cluster.nodes[0].devices
+    for ranks in sorted({size for size in (2, node, 2 * node, 16 * node) if 1 < size <= most}):
+        choice = group_cost(cluster, tuple(range(ranks)), ranks).explain("all_reduce", ALL_REDUCED)
+        yield f"{ranks} ranks", f"all-reduce of {nbytes(ALL_REDUCED)}: {seconds(choice.seconds)}, {choice.why}", ""
 
 
 def _device(device: Device) -> str:
