@@ -50,6 +50,7 @@ def run_rank(ctx: MemberContext) -> None:
         append_live(live_path(run_dir, rank), runtime.recorder.flush(step), runtime.ledger.flush(step))
         ctx.emit({"event": "step", "rank": rank, "step": step, "loss": result.loss, "grad_norm": result.grad_norm,
                   "start_ns": start, "end_ns": end})  # fmt: skip
+    time.sleep(0.02)  # until the threads of gloo have let go of what they sent last
     give_back_freed_memory()
     rss = psutil.Process().memory_info().rss
     difference: dict[str, float] = {}
