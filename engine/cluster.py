@@ -101,7 +101,7 @@ class Cluster:
 
     __pydantic_config__ = _STRICT
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, Field(pattern=r"^[\w][\w .-]*$", max_length=60)]
     description: str = ""
     nodes: Annotated[tuple[Nodes, ...], Field(min_length=1)]
     across: Link
@@ -270,7 +270,7 @@ def _read(path: Path) -> Cluster:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"the cluster file {path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the cluster file {path} is not TOML: {error}.") from error
     return cluster_from(tables, f"the cluster file {path}")
 
@@ -290,9 +290,14 @@ def _sentence(error: pydantic.ValidationError) -> str:
         "less_than_equal": f"a number of at most {limits.get('le')}",
         "finite_number": "a finite number",
         "literal_error": str(limits.get("expected", "")).replace("'", ""),
+        "string_pattern_mismatch": "letters, digits, dots and dashes",
+        "string_too_long": f"at most {limits.get('max_length')} letters",
         "too_short": f"at least {limits.get('min_length')} of them",
     }
-    kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "string": "text"}
+    kinds = {
+        "tuple": "a list", "dict": "a table", "dataclass": "a table", "int": "a whole number", "float": "a number",
+        "bool": "true or false", "string": "text",
+    }  # fmt: skip
     fallback = next((words for start, words in kinds.items() if kind.startswith(start)), first["msg"])
     return f"{name}={first['input']!r} is not valid: use {wanted.get(kind, fallback)}."
 

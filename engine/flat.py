@@ -13,8 +13,6 @@ that is not there keeps its views and gives up only its memory, as in torch's FS
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -65,7 +63,8 @@ class FlatBucket:
             if grad.dtype == view.dtype:
                 view.grad = grad
             else:
-                view.register_post_accumulate_grad_hook(partial(_add_into, grad))
+                view.main_grad = grad  # type: ignore[attr-defined]  # a name of ours on the leaf
+                view.register_post_accumulate_grad_hook(_add_to_main)
             views[param.name], start = view, start + size
         return views
 
@@ -163,11 +162,11 @@ DTYPES = {2: torch.bfloat16, 4: torch.float32}
 """By bytes of an element."""
 
 
-def _add_into(wider: Tensor, param: Tensor) -> None:
+def _add_to_main(param: Tensor) -> None:
     """Adds a parameter's 16-bit gradient to its place in the fp32 buffer: Megatron-LM's main gradients."""
-    assert param.grad is not None
-    wider.add_(param.grad)
-    param.grad = None
+    if param.grad is not None:  # there is none where it was left to the weight part of a split backward
+        param.main_grad.add_(param.grad)  # type: ignore[attr-defined]
+        param.grad = None
 
 
 def _free(flat: Tensor) -> None:

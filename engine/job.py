@@ -186,7 +186,7 @@ class Job:
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise JobRefused(f"the job file {path} cannot be read: {error.strerror}.") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise JobRefused(f"the job file {path} is not TOML: {error}.") from error
         options: dict[str, Any] = {}
         tables_known = ", ".join(f"[{part}]" for part in _PARTS)

@@ -95,7 +95,8 @@ def _parser() -> Parser:
         one.add_argument("run", metavar="RUN", help=RUN_HELP)
     for one, name in ((report, "report.html"), (demo, "demo-report.html")):
         one.add_argument(*OUTPUT, metavar="FILE", default=name, help=f"default: {name}")
-    show.add_argument("--cluster", metavar="NAME", help="show beside it how long its step would take there")
+    for one in (show, report):
+        one.add_argument("--cluster", metavar="NAME", help="show beside it how long its step would take there")
     for one in (runs, show, report, clusters, calibrate, doctor, demo):
         one.add_argument("--json", action="store_true", help="print one JSON object")
     return parser

@@ -127,7 +127,7 @@ def report(args: Namespace) -> int:
     run = load(args.run)
     if run.status == "corrupt":
         return _corrupt(run, args.json)
-    path = str(_write_report(run, args.output))
+    path = str(_write_report(run, args.output, args.cluster))
     print(json.dumps({"run": run.id, "report": path}) if args.json else path)
     return OK
 
@@ -136,9 +136,9 @@ def _corrupt(run: Run, as_json: bool) -> int:
     return say("corrupt", f"run {run.id} is corrupt: {run.message}.", FAILED, as_json=as_json, run_id=run.id)
 
 
-def _write_report(run: Run, output: str) -> Path:
+def _write_report(run: Run, output: str, cluster: str | None = None) -> Path:
     try:
-        return run.report(Path(output).absolute())
+        return run.report(Path(output).absolute(), cluster)
     except OSError as error:
         if error.errno is None:  # not of the system: a table of the run that cannot be read
             raise

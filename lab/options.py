@@ -10,6 +10,7 @@ import argparse
 import ast
 import difflib
 import inspect
+import math
 import re
 import textwrap
 from dataclasses import MISSING, Field, fields
@@ -146,9 +147,12 @@ def whole_number(text: str, name: str, least: int = 0) -> int:
 def number(text: str, name: str) -> float:
     """The same with a point."""
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
         raise JobRefused(f"{name}={text!r} is not valid: use a number.") from None
+    if not math.isfinite(found):
+        raise JobRefused(f"{name}={text!r} is not valid: use a finite number.")
+    return found
 
 
 def _numbers(text: str) -> tuple[int, ...]:

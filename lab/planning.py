@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from engine.planner import Candidate, Search
 
 DEFAULT_CLUSTER = "a100-dgx"
-SHOWN = 10
+SHOWN = 5
 
 
 def plan(
@@ -31,6 +31,10 @@ def plan(
         return search(model, described, gpus, fixed=fixed, reserve_bytes=reserve, refine=refine, kept=folder)
     except JobRefused:
         raise
+    except OverflowError:
+        raise JobRefused(
+            "the bytes or FLOPs of this model are too many to be counted: use a smaller hidden, seq, vocab or batch."
+        ) from None
     except ValueError as error:  # of the cluster: no such name, not TOML, no peak in this precision
         raise JobRefused(str(error)) from error
 
@@ -69,7 +73,7 @@ def print_search(found: Search, console: Console, top: int) -> None:
     from lab.wording import percent, seconds
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("", "dp·tp·pp", "v", "ZeRO", "b", "m", "SP", "redo", "step", "MFU", "GB", "bubble", ""):
+    for heading in ("", "dp·tp·pp", "v", "ZeRO", "b", "m", "SP", "redo", "step", "MFU", "GB", "idle, est.", ""):
         table.add_column(heading, justify="left" if heading in ("dp·tp·pp", "redo", "") else "right")
     for rank, one in enumerate(found.ranked[:top], 1):
         job, p = one.job, one.job.plan

@@ -173,12 +173,25 @@ class Run:
 
         return figures.communication(self, **options)
 
-    def report(self, path: str | Path) -> Path:
-        """Writes one self-contained HTML file and returns its path."""
+    def report(self, path: str | Path, cluster: str | Cluster | None = None) -> Path:
+        """Writes one self-contained HTML file and returns its path.
+
+        cluster: what the run is replayed on, to be laid beside what was measured; default: the one it names, if any.
+        """
         from lab.report import write_report
 
-        write_report(self, Path(path))
-        return Path(path)
+        put = cluster or self.cluster
+        if put is None or self.status == "simulated" or not self.steps:
+            return write_report(self, Path(path))
+        found = self.replay(put)
+        return write_report(self, Path(path), found.recording, str(found.summary["cluster"]))
+
+    @cached_property
+    def by_hand(self) -> bool:
+        """Whether what was run is not what its job compiles to, but a program or schedule of somebody's own."""
+        from engine.compile import compile_job
+
+        return self.status != "simulated" and self.program != compile_job(self.job)
 
     # -- words -----------------------------------------------------------------------------------------------
 

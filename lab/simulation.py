@@ -17,7 +17,7 @@ from engine import rules
 from engine.job import Hardware, Job, JobRefused
 from lab.clusters import check_on, default_cluster, find_cluster
 from lab.folder import Entry, RunInfo, digest, write_whole
-from lab.runs import Run
+from lab.runs import Run, RunCorrupt
 from lab.store import Store, new_info
 
 if TYPE_CHECKING:
@@ -175,6 +175,7 @@ def _run(job: Job, program: Program, recording: Recording, cluster: Cluster, sto
 
 def replayed(run: Run, cluster: str | Cluster | None = None) -> Run:
     """A run as another cluster would carry it out; see `Run.replay`."""
+    from engine.checks import ProgramError
     from engine.cluster import Cluster
     from engine.replay import replay
 
@@ -189,7 +190,11 @@ def replayed(run: Run, cluster: str | Cluster | None = None) -> Run:
     name = cluster if isinstance(cluster, str) else put.name
     job = replace(run.job, hardware=Hardware(cluster=name))
     if run.recording.stands_for:  # other ranks may be alike there
-        return simulate_job(job, put, run.program, run.store)
+        try:
+            return simulate_job(job, put, run.program, run.store)
+        except ProgramError as error:
+            why = str(error).splitlines()[0]
+            raise RunCorrupt(f"the program of run {run.id} does not train its job: {why}") from error
     check_on(job, put)
     try:
         recording = replay(run.recording, job, put)

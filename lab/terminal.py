@@ -136,6 +136,10 @@ def _facts(run: Run) -> Table:
     return table
 
 
+def _schedule(run: Run) -> str:
+    return "an order of its own (written by hand)" if run.by_hand else run.job.plan.schedule
+
+
 def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
     info, job = run.info, run.job
     if run.folder.exists():
@@ -143,7 +147,7 @@ def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
     if run.status not in WHOLE and run.message:
         yield "why", run.message
     plan = job.plan
-    parts = [f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline", f"ZeRO-{plan.zero}", plan.schedule]
+    parts = [f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline", f"ZeRO-{plan.zero}", _schedule(run)]
     chunks = f" in {plan.chunks} chunks" if plan.chunks > 1 else ""
     yield (
         "plan",

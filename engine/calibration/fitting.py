@@ -103,10 +103,8 @@ def fit_link(events: Sequence[Event], cores: int) -> Link:
     sent = np.array([logical_bytes(e["op"], e["ranks"], e["bytes"]) for e in traffic], dtype=np.float64)
     seconds = np.array([e["seconds"] for e in traffic])
     launch_s, latency_s, pace = nonnegative_fit([turns, turns * hops, turns * sent], seconds, seconds)
-    if not pace:
-        raise ValueError(
-            "the measured times of messages do not grow with their size: calibrate again on a calm machine."
-        )
+    if not pace:  # noise hides it: then at least what the fastest of them moved
+        pace = float((seconds / (turns * sent)).min())
     return Link(launch_s=_tidy(launch_s), latency_s=_tidy(latency_s), bandwidth=_tidy(1 / pace), source=SOURCE)
 
 

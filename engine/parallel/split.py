@@ -37,8 +37,7 @@ class LinearWork:
     def add(self) -> None:
         """Makes the weight's gradient and adds it."""
         whole = self.x if self.gather is None else self.gather(self.x)
-        assert self.weight.grad is not None
-        self.weight.grad += (self.dy.flatten(0, 1).t() @ whole.flatten(0, 1)).view_as(self.weight)
+        _buffer(self.weight).add_((self.dy.flatten(0, 1).t() @ whole.flatten(0, 1)).view_as(self.weight))
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -53,12 +52,18 @@ class VectorWork:
     gradient: Tensor
 
     def add(self) -> None:
-        assert self.param.grad is not None
-        self.param.grad += self.gradient
+        _buffer(self.param).add_(self.gradient)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.gradient,)
+
+
+def _buffer(param: Tensor) -> Tensor:
+    """Where a parameter's gradient is summed: its `.grad`, or a wider one beside it (see `engine.flat`)."""
+    buffer: Tensor | None = getattr(param, "main_grad", param.grad)
+    assert buffer is not None
+    return buffer
 
 
 WeightWork = list[LinearWork | VectorWork]

@@ -15,7 +15,7 @@ from engine.planning.plans import KNOBS, Space, job_of, shapes, variants
 from engine.planning.table import Legal
 from engine.rules import check
 
-MAX_GPUS = 32_768
+MAX_GPUS, MAX_BATCH = 32_768, 1_000_000
 RESERVED = 0.05
 """Part of a device's memory kept free by default: the context of the driver, workspaces, fragmentation."""
 
@@ -37,6 +37,8 @@ def check_model(space: Space) -> None:
             f"schedule={space.job.plan.schedule} is not planned for: use {', '.join(PIPELINE_SECONDS)}, or"
             " `lab simulate` with that schedule."
         )
+    if space.job.training.batch > MAX_BATCH:
+        raise JobRefused(f"batch={space.job.training.batch} is more than a search covers: use at most {MAX_BATCH:,}.")
     plan = dataclasses.replace(
         space.job.plan,
         partition=None,

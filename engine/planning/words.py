@@ -24,7 +24,10 @@ def sentences(found: Search, cluster: Cluster) -> tuple[str, ...]:
     """The winner, the nearest loser for each knob, what does not fit, and idle GPUs."""
     best = found.winner
     out = [_winner(best, cluster)]
-    out += [_loser(knob, best, other, cluster) for knob, other in found.nearest.items()]
+    said: set[Job] = set()
+    for knob, other in found.nearest.items():
+        out += [] if other.job in said else [_loser(knob, best, other, cluster)]
+        said.add(other.job)  # the nearest plan of another knob may be the same
     out += [_dropped(one.count, one.category, one.over, one.example, found.limit_bytes) for one in found.dropped]
     if found.idle_gpus:
         out.append(idle_note(best.job, found.gpus, best.job.plan.tp, best.job.plan.pp, found.gpus - found.idle_gpus))
@@ -74,7 +77,10 @@ def _setting(knob: str, job: Job) -> str:
 def _compute(job: Job, cluster: Cluster, one: Candidate) -> str:
     if job.plan.pp > 1 and job.model.layers % (job.plan.pp * job.plan.chunks):
         return f"the layers do not divide by {job.plan.pp * job.plan.chunks}, so the largest stage has more to do"
-    return f"matrix products of {job.microbatch_size} sequences cut {job.plan.tp} ways reach less of the peak"
+    return (
+        f"with micro-batches of {job.microbatch_size}, matrices cut {job.plan.tp} ways and"
+        f" {job.plan.pp * job.plan.chunks} stages the busiest pipeline rank has more to do"
+    )
 
 
 def _recompute(job: Job, cluster: Cluster, one: Candidate) -> str:

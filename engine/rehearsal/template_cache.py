@@ -73,7 +73,10 @@ def _kept(folder: Path | None, of: str, make: Callable[[], Templates]) -> Templa
 def _read(path: Path) -> Templates | None:
     """What a file holds; None if there is none, or it is damaged."""
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        digest, _, text = path.read_text(encoding="utf-8").partition("\n")
+        if digest != _digest(text):
+            return None
+        rows = json.loads(text)
         found = {(kind, unit): tuple(Piece(**piece) for piece in pieces) for kind, unit, pieces in rows}
         os.utime(path)
     except (OSError, ValueError, TypeError):
@@ -86,10 +89,15 @@ def _write(path: Path, templates: Templates) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}.part")
     try:
-        draft.write_text(json.dumps(rows), encoding="utf-8")
+        text = json.dumps(rows)
+        draft.write_text(f"{_digest(text)}\n{text}", encoding="utf-8")
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _shortened(piece: Piece) -> dict[str, str | int]:

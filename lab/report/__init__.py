@@ -74,15 +74,16 @@ def _asset(name: str) -> str:
 
 
 def _header(run: Reportable, compared: bool) -> Html:
-    plan = run.job.plan
+    plan, by_hand = run.job.plan, bool(getattr(run, "by_hand", False))
+    command = command_line(run.job, is_simulated(run), f"runs/{run.id}/program.txt" if by_hand else "")
     shape = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
     absent = {"predicted": not compared, "steps": is_simulated(run)}
     links = [tag("li", tag("a", title, href=f"#{name}")) for name, title in _PARTS.items() if not absent.get(name)]
     return tag(
         "header",
         tag("h1", f"{shape}{f', ZeRO-{plan.zero}' if run.job.effective_zero else ''}"),
-        paragraph(job_in_words(run.job, is_simulated(run))),
-        tag("pre", command_line(run.job, is_simulated(run)), tabindex=0, aria_label="Command that runs this job again"),
+        paragraph(job_in_words(run.job, is_simulated(run), by_hand)),
+        tag("pre", command, tabindex=0, aria_label="Command that runs this job again"),
         *(paragraph(note, class_="faint") for note in notes(run.job)),
         proof.parity_badge(run),
         proof.key_numbers(run),

@@ -19,8 +19,9 @@ from lab.wording import (
 )
 
 
-def job_in_words(job: Job, simulated: bool = False) -> str:
-    """One or two sentences a reader can picture the run from. simulated: there were no processes."""
+def job_in_words(job: Job, simulated: bool = False, by_hand: bool = False) -> str:
+    """One or two sentences a reader can picture the run from. simulated: there were no processes. by_hand: it ran a
+    program or schedule of somebody's own."""
     model, plan, training = job.model, job.plan, job.training
     size = f"{parameters(job) / 1e6:.2f} million parameters"
     shape = f"{model.layers} layers, hidden {model.hidden}, {model.heads} heads, {model.seq} tokens a sequence"
@@ -32,13 +33,15 @@ def job_in_words(job: Job, simulated: bool = False) -> str:
         return f"{model_words}: a step of {sequences} simulated on {whom}{_how(job)}."
     who = f"{job.world_size} processes = {ranks}" if job.world_size > 1 else "one process"
     steps = f"{training.steps} step{'s' if training.steps != 1 else ''} of {sequences}"
-    return f"{model_words}, trained for {steps} by {who}{_how(job)}."
+    return f"{model_words}, trained for {steps} by {who}{_how(job, by_hand)}."
 
 
-def _how(job: Job) -> str:
+def _how(job: Job, by_hand: bool = False) -> str:
     plan = job.plan
     words = [f"ZeRO stage {job.effective_zero}"] if job.effective_zero else []
-    if plan.pp > 1:
+    if by_hand:
+        words.append(f"an order written by hand over {plan.microbatches} micro-batches")
+    elif plan.pp > 1:
         chunks = f" with {plan.chunks} chunks a rank" if plan.chunks > 1 else ""
         words.append(f"the {SCHEDULE_NAMES[plan.schedule]} schedule{chunks} over {plan.microbatches} micro-batches")
     elif plan.microbatches > 1:
@@ -48,13 +51,15 @@ def _how(job: Job) -> str:
     return f", with {' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)}" if words else ""
 
 
-def command_line(job: Job, simulated: bool = False) -> str:
-    """The command that runs or simulates this job again; options left at their defaults are left out."""
+def command_line(job: Job, simulated: bool = False, program: str = "") -> str:
+    """The command that runs or simulates this job again; options left at their defaults are left out. program: the
+    file of one written by hand."""
     defaults = Job().options()
     words = ["lab", "simulate" if simulated else "run"]
     for name, value in job.options().items():
         if value != defaults[name]:
             words += _option(name.replace("_", "-"), value)
+    words += ["--program", program] if program else []
     return shlex.join(words)
 
 

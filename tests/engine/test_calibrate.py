@@ -35,13 +35,12 @@ def test_a_link_is_found_again_from_the_times_it_would_cause() -> None:
     assert (found.launch_s, found.latency_s, found.bandwidth) == pytest.approx((1e-4, 4e-4, 1e9), rel=1e-3)
 
 
-def test_times_that_do_not_grow_with_the_size_are_refused() -> None:
+def test_where_noise_hides_the_bandwidth_it_is_at_least_what_was_moved() -> None:
     events = [
         {"kind": "traffic", "op": "message", "ranks": 2, "bytes": nbytes, "seconds": seconds}
         for nbytes, seconds in [(64, 2e-3), (2**20, 1e-3), (2**22, 0.5e-3)]
     ]
-    with pytest.raises(ValueError, match="do not grow with their size: calibrate again on a calm machine"):
-        fit_link(events, 2)
+    assert fit_link(events, 2).bandwidth == pytest.approx(2**22 / 0.5e-3, rel=1e-3)
 
 
 def test_a_device_is_found_again_from_the_times_it_would_cause() -> None:

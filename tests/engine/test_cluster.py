@@ -37,7 +37,7 @@ SLOW = st.builds(
 )
 CLUSTERS = st.builds(
     Cluster,
-    name=st.text(min_size=1),
+    name=st.from_regex(r"[a-z0-9][a-z0-9 .-]{0,20}", fullmatch=True),
     description=st.text(),
     nodes=st.lists(GROUPS, min_size=1, max_size=3).map(tuple),
     across=LINKS,

@@ -114,3 +114,13 @@ def test_an_order_that_mixes_whole_and_split_backwards_is_rehearsed_as_it_runs()
     measured = run.ops.filter(pc.equal(run.ops["step"], 1))
     for name in ("kind", "unit", "microbatch", "flops", "logical_bytes"):
         assert _in_order(foretold.ops, name) == _in_order(measured, name), name
+
+
+def test_split_backwards_add_to_wider_gradients_too() -> None:
+    # Megatron's fp32 main gradients: what the weight part makes goes there, as a whole backward's gradients do
+    options = TINY | {"pp": 2, "precision": "mixed18"}
+    flops = [
+        sum(rehearse(Job.from_options(**options, schedule=schedule)).ops["flops"].to_pylist())
+        for schedule in ("1f1b", "zb-h1")
+    ]
+    assert flops[0] == flops[1]
