@@ -214,7 +214,7 @@ class Run:
             facts.append(f"{plan['schedule']}, ZeRO-{plan['zero']}")
         if self.status == "simulated" and self.digest:
             facts.append(f"{seconds(self.digest['step_seconds'])} a step, MFU {percent(self.digest['mfu'])}")
-        if self.digest.get("loss") is not None:
+        if self.digest.get("loss") is not None and self.status != "simulated":  # a replay keeps that of its step
             facts.append(f"loss {self.digest['loss']:.4f} after {self.digest['steps']} steps")
         if self.message and self.status not in WHOLE:
             facts.append(self.message.splitlines()[0])
