@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.buckets import lane_buckets
 from engine.footprint import predicted_memory
 from tests.engine.running import Trained, train
 
@@ -24,12 +25,12 @@ def runs() -> list[Trained]:
 
 
 def test_resident_memory_falls_from_zero_0_to_3_as_the_ledger_says(runs: list[Trained]) -> None:
-    states = []
+    states, bucket = [], 4 * max(b.padded for b in lane_buckets(runs[0].job, 0))
     for run in runs:
         ledger = predicted_memory(run.job)[0]
         states.append(ledger["params"] + ledger["grads"] + ledger["optimizer"])
     for zero in (1, 2, 3):
         said = states[0] - states[zero]
-        # of two equal ranks the smaller: a thread of gloo may still hold the last bucket of the other
+        # of two equal ranks the smaller; a thread of gloo may not have let go of the last bucket yet
         seen = min(runs[0].rss.values()) - min(runs[zero].rss.values())
-        assert abs(seen - said) <= 0.15 * said, (zero, seen, said)
+        assert abs(seen - said) <= 0.15 * said + bucket, (zero, seen, said)
