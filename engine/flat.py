@@ -165,7 +165,7 @@ DTYPES = {2: torch.bfloat16, 4: torch.float32}
 def _add_to_main(param: Tensor) -> None:
     """Adds a parameter's 16-bit gradient to its place in the fp32 buffer: Megatron-LM's main gradients."""
     if param.grad is not None:  # there is none where it was left to the weight part of a split backward
-        param.main_grad.add_(param.grad)  # type: ignore[attr-defined]
+        param.main_grad.add_(param.grad)  # type: ignore[attr-defined]  # see `_views`
         param.grad = None
 
 

@@ -69,7 +69,8 @@ def summarise_simulated(
         "time_to_ranks_ready_s": None,
         "wall_s": wall_s,
     }
-    return plain(summary)  # type: ignore[no-any-return]  # a mapping stays one
+    found: Row = plain(summary)
+    return found
 
 
 def usage(job: Job, recording: Recording, cluster: Cluster, seconds: float) -> Row:

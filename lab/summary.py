@@ -66,7 +66,8 @@ def summarise(info: RunInfo, job: Job, program: Program, recording: Recording, o
         "time_to_ranks_ready_s": outcome.ready_s,
         "wall_s": outcome.wall_s,
     }
-    return plain(summary)  # type: ignore[no-any-return]  # a mapping stays one
+    found: Row = plain(summary)
+    return found
 
 
 def step_rows(recording: Recording) -> list[Row]:

@@ -12,7 +12,8 @@ from torch.autograd import Function
 
 def recomputed(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
     """function(*inputs), which is run again in backward. It must be deterministic and use no parameters."""
-    return _Recomputed.apply(function, *inputs)  # type: ignore[no-any-return]  # apply is untyped
+    out: Tensor = _Recomputed.apply(function, *inputs)
+    return out
 
 
 class _Recomputed(Function):

@@ -34,9 +34,11 @@ class TensorAxis:
         bias = None if bias is None else self.vector(bias).flatten()
         if self.scatter and self.work is not None:
             ways = (self.all_gather, self.reduce_scatter)
-            return LaterLinear.apply(x, weight, bias, self.work, *ways)  # type: ignore[no-any-return]
+            later: Tensor = LaterLinear.apply(x, weight, bias, self.work, *ways)
+            return later
         if self.scatter:
-            return _GatherLinear.apply(x, weight.flatten(0, -2), bias, self)  # type: ignore[no-any-return]
+            out: Tensor = _GatherLinear.apply(x, weight.flatten(0, -2), bias, self)
+            return out
         return self._linear(_Enter.apply(x, self) if self.size > 1 else x, weight, bias)
 
     def row_linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -46,7 +48,8 @@ class TensorAxis:
     def _linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.work is None:
             return F.linear(x, weight.flatten(0, -2), bias)
-        return LaterLinear.apply(x, weight, bias, self.work, None, None)  # type: ignore[no-any-return]
+        out: Tensor = LaterLinear.apply(x, weight, bias, self.work, None, None)
+        return out
 
     def vector(self, param: Tensor) -> Tensor:
         """A bias or a norm's weight for use: as it is, or with its gradient left to the weight part."""
@@ -56,7 +59,8 @@ class TensorAxis:
         """Sums partial results [s, b, h] over the group; under sequence parallelism each rank keeps its part of s."""
         if self.size == 1:
             return partial
-        return (_ReduceScatter if self.scatter else _Leave).apply(partial, self)  # type: ignore[no-any-return]
+        out: Tensor = (_ReduceScatter if self.scatter else _Leave).apply(partial, self)
+        return out
 
     def own_part(self, positions: Tensor) -> Tensor:
         """The rows of a [s, …] tensor that belong to this rank's part of the sequence."""

@@ -48,7 +48,7 @@ def fake_run(job: Job, costs: Costs = LIFELIKE, steps: int = 3, **changes: Any) 
     step = analysis.typical_step(recording)
     known = step is not None
     peaks: list[Any] = analysis.memory_peaks(recording) if known else []
-    sent: list[Any] = analysis.communication(recording, mesh_of(job), step) if known else []  # type: ignore[arg-type]
+    sent: list[Any] = analysis.communication(recording, mesh_of(job), step) if known else []  # type: ignore[arg-type]  # known
     summary = {
         "world_size": job.world_size,
         "backend": "gloo",
