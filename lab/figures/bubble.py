@@ -63,7 +63,12 @@ def bubble_figure(recording: Recording, job: Job, *, step: int | None = None, th
     ]
     height = 150 + 26 * min(len(ranks), 40)
     fig = figure(shares_title(shares, ops.weight), theme, height, traces, barmode="stack", legend_traceorder="normal")
-    fig.update_xaxes(tickformat=".0%", range=[0, 1], title_text=f"share of step {step} ({seconds(whole)})")
+    fig.update_xaxes(
+        tickformat=".0%",
+        tickvals=[0, 0.25, 0.5, 0.75, 1],
+        range=[0, 1],
+        title_text=f"share of step {step} ({seconds(whole)})",
+    )
     return fig.update_yaxes(autorange="reversed", tickvals=[*range(len(ranks))], ticktext=_labels(ops), showgrid=False)
 
 

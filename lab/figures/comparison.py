@@ -15,6 +15,7 @@ from engine.recording import Recording
 from engine.replaying.rows import recorded_steps
 from lab.analysis.path import legs
 from lab.analysis.table import step_ops
+from lab.figures.clock import time_axis
 from lab.figures.lanes import COMPUTE_HEIGHT, Boxes, Lanes, boxes, lay_out
 from lab.figures.palette import Palette, Theme, figure, palette
 from lab.figures.raster import raster_traces, row_name
@@ -44,7 +45,8 @@ def comparison_figure(
     height = min(130 + (74 if few else 18) * 2 * len(above.order), 1800)
     fig = figure(comparison_title(above, below, step), theme, height, traces, barmode="overlay", hovermode="closest")
     end = max(above.milliseconds, below.milliseconds)
-    fig.update_xaxes(title_text="ms since the start of the step", range=[0, end * 1.01], zeroline=False)
+    words = " since the start of the step"
+    fig.update_xaxes(range=[0, end * 1.01], zeroline=False, **time_axis(end, words))
     if few:
         fig.add_vline(x=below.milliseconds, line={"color": p.faint, "dash": "dot", "width": 1.5})
         fig.add_vline(x=above.milliseconds, line={"color": p.faint, "dash": "dot", "width": 1.5})

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from engine.recording import CATEGORIES, Recording
 from lab.analysis.memory import KEY, memory_over_time
+from lab.figures.clock import time_axis
 from lab.figures.palette import Palette, Theme, empty, figure, palette
 from lab.wording import nbytes, seconds, unit
 
@@ -142,7 +143,8 @@ def memory_over_time_figure(
         x=(time[at] - start) / 1e6, y=total[at] / scale, text=f"peak {nbytes(total[at])}", ay=-24, ax=0,
         arrowcolor=p.ink, font={"color": p.ink}, bgcolor=p.paper,
     )  # fmt: skip
-    fig.update_xaxes(title_text="ms", range=[0, (end - start) / 1e6])
+    length = (end - start) / 1e6
+    fig.update_xaxes(range=[0, length], **time_axis(length))
     return fig.update_yaxes(title_text=name_of_unit, range=[0, total[at] / scale * 1.3])
 
 

@@ -9,6 +9,7 @@ from engine.mesh import mesh_of
 from engine.recording import Recording
 from lab.analysis.idle import bubble, bubble_formula
 from lab.analysis.table import step_ops, typical_step
+from lab.figures.clock import time_axis
 from lab.figures.lanes import CATEGORIES, LABELS, Boxes, Lanes, boxes, labels, lay_out
 from lab.figures.palette import Palette, Theme, empty, figure, hatched, ink_on, palette
 from lab.figures.raster import raster_traces
@@ -34,7 +35,8 @@ def timeline_figure(
     fig = figure(
         timeline_title(recording, job, step, by_hand), theme, height, traces, barmode="overlay", hovermode="closest"
     )
-    fig.update_xaxes(title_text=f"ms since the start of step {step}", range=[0, lanes.milliseconds], zeroline=False)
+    end, words = lanes.milliseconds, f" since the start of step {step}"
+    fig.update_xaxes(range=[0, end], zeroline=False, **time_axis(end, words))
     return fig.update_yaxes(**(_rank_axis(lanes) if few else {"autorange": "reversed", "showgrid": False}))
 
 

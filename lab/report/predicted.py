@@ -9,6 +9,7 @@ from engine.recording import Recording
 from lab import figures
 from lab.analysis import CAUSES, PART_NAMES, Gap, Part, bubble, gap, typical_step
 from lab.analysis.path import Leg, legs
+from lab.clusters import HERE
 from lab.figures.comparison import describe_comparison, replayed_step
 from lab.figures.timeline import MOST_BOXES
 from lab.report.html import Html, details, paragraph, table, tag
@@ -33,13 +34,14 @@ def predicted_section(run: Reportable, replay: Recording, cluster: str) -> Html:
     found = gap(run.recording, replay, step)
     few = run.recording.ops_of(step).num_rows * 2 <= MOST_BOXES
     on = f"cluster {cluster}" if cluster else "a described cluster"
+    other = "" if cluster == HERE else _OTHER_HARDWARE
     return tag(
         "section",
         tag("h2", "Predicted against measured", id="predicted"),
         paragraph(tag("strong", found.sentence())),
         paragraph(
             f"Predicted is a replay on {on}: what each rank does and what waits for what is as recorded; how long it"
-            " takes is as the cluster describes.",
+            f" takes is as the cluster describes.{other}",
             class_="faint",
         ),
         plot(
@@ -52,6 +54,12 @@ def predicted_section(run: Reportable, replay: Recording, cluster: str) -> Html:
         tag("div", *_paths(run, replay, step), class_="card"),
         aria_labelledby="predicted",
     )
+
+
+_OTHER_HARDWARE = (
+    " That is not this machine, so the difference is one of hardware and no error of prediction: for this machine,"
+    " calibrate it (lab calibrate) and name the cluster here."
+)
 
 
 def signed(ns: float) -> str:

@@ -23,7 +23,8 @@ def job_in_words(job: Job, simulated: bool = False, by_hand: bool = False) -> st
     """One or two sentences a reader can picture the run from. simulated: there were no processes. by_hand: it ran a
     program or schedule of somebody's own."""
     model, plan, training = job.model, job.plan, job.training
-    size = f"{parameters(job) / 1e6:.2f} million parameters"
+    count = parameters(job)
+    size = f"{count / 1e9:.4g} billion parameters" if count >= 1e9 else f"{count / 1e6:.2f} million parameters"
     shape = f"{model.layers} layers, hidden {model.hidden}, {model.heads} heads, {model.seq} tokens a sequence"
     model_words = f"A GPT of {size} ({shape})"
     ranks = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"

@@ -14,6 +14,7 @@ from engine.job import Job
 from engine.mesh import mesh_of
 from lab import analysis, figures
 from lab.figures.bubble import bubble_figure, time_shares
+from lab.figures.clock import time_axis
 from lab.figures.communication import communication_figure, matrix_figure
 from lab.figures.grid import grid_figure, holds
 from lab.figures.lanes import lay_out
@@ -266,3 +267,13 @@ def test_figures_hold_no_address_outside_this_machine() -> None:
 def test_bytes_and_times_are_written_with_three_digits_and_their_unit() -> None:
     assert [nbytes(v) for v in (0, 512, 1000, 123_456, 2.5e9)] == ["0 B", "512 B", "1 kB", "123 kB", "2.5 GB"]
     assert [seconds(v) for v in (1.5, 0.02, 8.5e-5)] == ["1.5 s", "20 ms", "85 µs"]
+
+
+def test_long_steps_are_labelled_in_seconds_and_short_ones_in_milliseconds() -> None:
+    assert time_axis(9_999.0, " since") == {"title_text": "ms since"}
+    assert time_axis(22_000.0) == {
+        "title_text": "seconds",
+        "tickvals": [0, 5_000, 10_000, 15_000, 20_000],
+        "ticktext": ["0", "5", "10", "15", "20"],
+    }
+    assert time_axis(1e8)["ticktext"] == ["0", "20000", "40000", "60000", "80000", "100000"]

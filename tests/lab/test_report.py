@@ -269,3 +269,9 @@ def test_writing_replaces_the_old_report_whole_and_makes_missing_folders(tmp_pat
     assert write_report(fake_run(Job()), path) == path
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_large_model_is_counted_in_billions() -> None:
+    # 12·96·12288² + 13·96·12288 + (51200 + 2048)·12288 + 2·12288, tied: 174.6 billion (Narayanan et al. 2021, table 1)
+    job = Job.from_options(layers=96, hidden=12288, heads=96, seq=2048, vocab=51200, tied=True)
+    assert "A GPT of 174.6 billion parameters" in job_in_words(job, simulated=True)
