@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,6 +17,8 @@ from typing import Annotated, Any, Literal
 import pydantic
 import tomli_w
 from pydantic import Field
+
+from engine.toml_file import read_toml
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -170,42 +170,6 @@ class Cluster:
         return tomli_w.dumps(tables | {"slow_ranks": {str(r): factor for r, factor in self.slow_ranks.items()}})
 
 
-def scaled(
-    cluster: Cluster,
-    *,
-    inside_bandwidth: float = 1.0,
-    across_bandwidth: float = 1.0,
-    inside_latency: float = 1.0,
-    across_latency: float = 1.0,
-) -> Cluster:
-    """The cluster with its links changed by factors. A latency factor scales the launch and every hop.
-
-    Raises `ValueError` if a factor makes no sense.
-    """
-    factors = {
-        "inside_bandwidth": inside_bandwidth, "across_bandwidth": across_bandwidth,
-        "inside_latency": inside_latency, "across_latency": across_latency,
-    }  # fmt: skip
-    for name, factor in factors.items():
-        if not (factor > 0 and math.isfinite(factor)):
-            raise ValueError(f"{name}={factor} is not valid: use a finite number above 0, where 1 changes nothing.")
-    nodes = tuple(
-        dataclasses.replace(group, inside=_scaled_link(group.inside, inside_bandwidth, inside_latency))
-        for group in cluster.nodes
-    )
-    across = _scaled_link(cluster.across, across_bandwidth, across_latency)
-    return dataclasses.replace(cluster, nodes=nodes, across=across)
-
-
-def _scaled_link(link: Link, bandwidth: float, latency: float) -> Link:
-    return dataclasses.replace(
-        link,
-        launch_s=link.launch_s * latency,
-        latency_s=link.latency_s * latency,
-        bandwidth=link.bandwidth * bandwidth,
-    )
-
-
 def checked(cluster: Cluster) -> Cluster:
     """The cluster, if it makes sense, however it was made. Raises `ValueError` with one sentence that says why not."""
     return cluster_from(dataclasses.asdict(cluster))
@@ -266,13 +230,7 @@ def cluster_files(folders: Iterable[Path] = ()) -> dict[str, Path]:
 
 
 def _read(path: Path) -> Cluster:
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"the cluster file {path} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the cluster file {path} is not TOML: {error}.") from error
-    return cluster_from(tables, f"the cluster file {path}")
+    return cluster_from(read_toml(path, "the cluster file"), f"the cluster file {path}")
 
 
 def _sentence(error: pydantic.ValidationError) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import tomllib
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ import pydantic
 import tomli_w
 
 from engine.precision import PRECISIONS, Precision
+from engine.toml_file import read_toml
 
 Schedule = Literal["naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"]
 Axis = Literal["dp", "tp", "pp"]
@@ -183,11 +183,9 @@ class Job:
     def from_toml(cls, path: Path, **overrides: Any) -> Job:
         """Reads a job file: tables [model], [plan], [training], [hardware]. Raises `JobRefused` with the reason."""
         try:
-            tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise JobRefused(f"the job file {path} cannot be read: {error.strerror}.") from error
-        except (ValueError, RecursionError) as error:
-            raise JobRefused(f"the job file {path} is not TOML: {error}.") from error
+            tables = read_toml(path, "the job file")
+        except ValueError as error:
+            raise JobRefused(str(error)) from error
         options: dict[str, Any] = {}
         tables_known = ", ".join(f"[{part}]" for part in _PARTS)
         for part, values in tables.items():

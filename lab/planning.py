@@ -70,7 +70,8 @@ def print_search(found: Search, console: Console, top: int) -> None:
     """The best plans as a table, then why they win and what does not fit."""
     from rich.table import Table
 
-    from lab.wording import percent, seconds
+    from engine.formulas import parameters
+    from lab.wording import parameter_count, percent, seconds
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in ("", "dp·tp·pp", "v", "ZeRO", "b", "m", "SP", "redo", "step", "MFU", "GB", "idle, est.", ""):
@@ -82,6 +83,9 @@ def print_search(found: Search, console: Console, top: int) -> None:
             str(p.microbatches), "on" if job.scatters_sequence else "off", p.recompute, seconds(one.seconds),
             percent(one.mfu), f"{one.bytes / 1e9:.1f}", percent(one.bubble), "replayed" if one.refined else "estimated",
         )  # fmt: skip
+    model = found.winner.job.model
+    size = f"{parameter_count(parameters(found.winner.job))} ({model.layers} layers, hidden {model.hidden})"
+    console.print(f"A GPT of {size} on {found.gpus:,} devices", highlight=False)
     console.print(f"{found.legal:,} legal plans, {found.fitting:,} fit in {found.limit_bytes / 1e9:.3g} GB a GPU")
     console.print(f"({found.terms})", style="dim")
     console.print(table)

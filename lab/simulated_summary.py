@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lab.summary import MEMORY_KEYS, communication, parity, plain, step_rows
+from lab.summary import MEMORY_KEYS, communication, identity, parity, plain, step_rows
 
 if TYPE_CHECKING:
     from engine.cluster import Cluster
@@ -51,13 +51,7 @@ def summarise_simulated(
     steps = step_rows(recording)
     formula = analysis.bubble_formula(job) if program == compile_job(job) else None
     summary: Row = {
-        "run": info.id,
-        "status": info.status,
-        "world_size": job.world_size,
-        "backend": info.backend,
-        "device": info.device,
-        "schedule": job.plan.schedule,
-        "mesh": {"dp": job.plan.dp, "tp": job.plan.tp, "pp": job.plan.pp},
+        **identity(info, job),
         "cluster": cluster.name,
         **usage(job, recording, cluster, steps[0]["seconds"]),
         "parity": parity(steps, Outcome()),

@@ -79,7 +79,7 @@ def job_to_simulate(model: str | None, base: Job | str | Path | None, options: d
     else:
         chosen = Job.from_options(base, **options)
     name = chosen.hardware.cluster or default_cluster(chosen, published=model is not None)
-    return Job.from_options(chosen, steps=1, cluster=name)
+    return Job.from_options(chosen, steps=min(chosen.training.steps, 1), cluster=name)  # none at all is refused
 
 
 def _most_microbatches(job: Job) -> int:

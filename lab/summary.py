@@ -51,15 +51,8 @@ def summarise(info: RunInfo, job: Job, program: Program, recording: Recording, o
     """The summary of a run with whatever steps it got through."""
     outcome = outcome or Outcome()
     steps = step_rows(recording)
-    plan = job.plan
     summary: Row = {
-        "run": info.id,
-        "status": info.status,
-        "world_size": job.world_size,
-        "backend": info.backend,
-        "device": info.device,
-        "schedule": plan.schedule,
-        "mesh": {"dp": plan.dp, "tp": plan.tp, "pp": plan.pp},
+        **identity(info, job),
         "parity": parity(steps, outcome),
         "steps": steps,
         **_measured(job, program, recording if steps else None),
@@ -68,6 +61,20 @@ def summarise(info: RunInfo, job: Job, program: Program, recording: Recording, o
     }
     found: Row = plain(summary)
     return found
+
+
+def identity(info: RunInfo, job: Job) -> Row:
+    """Which run it is, and what it ran on: the head of every summary."""
+    plan = job.plan
+    return {
+        "run": info.id,
+        "status": info.status,
+        "world_size": job.world_size,
+        "backend": info.backend,
+        "device": info.device,
+        "schedule": plan.schedule,
+        "mesh": {"dp": plan.dp, "tp": plan.tp, "pp": plan.pp},
+    }
 
 
 def step_rows(recording: Recording) -> list[Row]:

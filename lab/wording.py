@@ -83,3 +83,8 @@ def rate(value: float, unit: str) -> str:
         if value >= 0.9995 * size:
             return f"{value / size:.3g} {prefix}{unit}"
     return f"{value:.3g} {unit}"
+
+
+def parameter_count(count: int) -> str:
+    """174.6 billion parameters, 0.23 million parameters."""
+    return f"{count / 1e9:.4g} billion parameters" if count >= 1e9 else f"{count / 1e6:.2f} million parameters"

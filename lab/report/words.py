@@ -15,6 +15,7 @@ from lab.wording import (
     SCHEDULE_NAMES,
     WAITING_FOR_CORE,
     WEIGHTS_CRITERION,
+    parameter_count,
     power,
 )
 
@@ -23,8 +24,7 @@ def job_in_words(job: Job, simulated: bool = False, by_hand: bool = False) -> st
     """One or two sentences a reader can picture the run from. simulated: there were no processes. by_hand: it ran a
     program or schedule of somebody's own."""
     model, plan, training = job.model, job.plan, job.training
-    count = parameters(job)
-    size = f"{count / 1e9:.4g} billion parameters" if count >= 1e9 else f"{count / 1e6:.2f} million parameters"
+    size = parameter_count(parameters(job))
     shape = f"{model.layers} layers, hidden {model.hidden}, {model.heads} heads, {model.seq} tokens a sequence"
     model_words = f"A GPT of {size} ({shape})"
     ranks = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"

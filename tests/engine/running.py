@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from engine.checks import check_program
 from engine.compile import compile_job
+from engine.footprint import predicted_memory
 from engine.job import Job
 from engine.launch import launch
 from engine.program import Program
-from engine.recording import read_live
+from engine.recording import CATEGORIES, read_live
 from engine.rules import check
 from engine.session import choose_backend, members
 
@@ -46,6 +47,22 @@ class Trained:
                 self.reference_norms,
             )
         assert self.weights_relative <= RELATIVE, (self.job, self.weights_relative)
+
+
+def assert_ledger_as_predicted(run: Trained) -> None:
+    """Every rank held what was predicted, category by category and in all, and gave back what was temporary."""
+    for predicted in predicted_memory(run.job):
+        held, peaks, total = dict.fromkeys(CATEGORIES, 0), dict.fromkeys(CATEGORIES, 0), 0
+        for row in run.memory.to_pylist():
+            if row["rank"] == predicted["rank"]:
+                held[row["category"]] = row["bytes"]
+                peaks[row["category"]] = max(peaks[row["category"]], row["bytes"])
+                total = max(total, sum(held.values()))
+        assert total == predicted["total_peak"]
+        for category in ("params", "grads", "optimizer"):
+            assert held[category] == predicted[category]
+        for category in ("activations", "gathered", "buffers"):
+            assert (peaks[category], held[category]) == (predicted[f"{category}_peak"], 0), category
 
 
 def train(*, parity: bool = True, program: Program | None = None, **options: Any) -> Trained:

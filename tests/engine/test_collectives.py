@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cluster import Cluster, SlowLink, load_cluster, scaled
+from engine.cluster import Cluster, SlowLink, load_cluster
 from engine.collectives import OPERATIONS, full_bytes, group_cost, message_seconds
 from engine.traffic import logical_bytes
+from engine.what_if import scaled
 from tests.engine.clusters import INSIDE, cluster
 
 GB = 10**9

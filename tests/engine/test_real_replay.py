@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.cluster import load_cluster, scaled
+from engine.cluster import load_cluster
 from engine.critical_path import critical_path
 from engine.job import Job
 from engine.recording import METRICS_SCHEMA, MetricRow, Recording, table
 from engine.replay import replay
 from engine.symmetry import representatives
+from engine.what_if import scaled
 from lab import analysis
 from tests.engine.running import train
 from tests.engine.written import written

@@ -9,13 +9,10 @@ import pytest
 
 from engine.checks import ProgramError, check_program
 from engine.compile import compile_job
-from engine.footprint import predicted_memory
 from engine.formulas import predicted_communication
 from engine.job import Job
 from engine.program import Kind, Program
-from engine.recording import METRICS_SCHEMA, Recording
-from lab.analysis import memory_peaks
-from tests.engine.running import Trained, train
+from tests.engine.running import Trained, assert_ledger_as_predicted, train
 
 TINY: dict[str, Any] = {"layers": 4, "hidden": 32, "heads": 4, "seq": 16, "batch": 8, "microbatches": 4, "steps": 2}
 PLANS: list[dict[str, Any]] = [
@@ -33,8 +30,7 @@ PLANS: list[dict[str, Any]] = [
 def test_recomputed_runs_equal_one_process_and_hold_and_send_what_was_foretold(plan: dict[str, Any]) -> None:
     run = train(**TINY | plan)
     run.assert_parity()
-    measured = memory_peaks(Recording(run.ops, run.memory, METRICS_SCHEMA.empty_table()))
-    assert [dict(row) for row in measured] == predicted_memory(run.job)
+    assert_ledger_as_predicted(run)
     assert _sent_by_first_rank(run) == predicted_communication(run.job)
 
 

@@ -11,7 +11,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from engine.comm import Comm, Group
 from engine.costs import counting
-from engine.footprint import predicted_memory
 from engine.formulas import (
     activation_bytes,
     in_flight_formula,
@@ -25,9 +24,8 @@ from engine.models.gpt import GPT
 from engine.models.params import unit_params
 from engine.parallel.tensor import TensorAxis
 from engine.recorder import Recorder
-from engine.recording import CATEGORIES
 from engine.units import compute_units, lane_units
-from tests.engine.running import Trained, train
+from tests.engine.running import Trained, assert_ledger_as_predicted, train
 from tests.engine.torch_gpt import TorchGPT, batch_of, loss_of
 
 TINY = {"layers": 4, "hidden": 32, "seq": 16, "steps": 2, "batch": 16}
@@ -69,19 +67,7 @@ def test_logical_bytes_equal_the_closed_form_for_every_axis_and_operation(run: T
 
 
 def test_the_ledgers_peaks_equal_the_prediction_on_every_rank(run: Trained) -> None:
-    for predicted in predicted_memory(run.job):
-        held, peaks, total = dict.fromkeys(CATEGORIES, 0), dict.fromkeys(CATEGORIES, 0), 0
-        for row in run.memory.to_pylist():
-            if row["rank"] == predicted["rank"]:
-                held[row["category"]] = row["bytes"]
-                peaks[row["category"]] = max(peaks[row["category"]], row["bytes"])
-                total = max(total, sum(held.values()))
-        assert total == predicted["total_peak"]
-        for category in ("params", "grads", "optimizer"):
-            assert held[category] == predicted[category]
-        for category in ("activations", "gathered", "buffers"):
-            assert peaks[category] == predicted[f"{category}_peak"]
-            assert held[category] == 0, "everything temporary is given back by the end of the step"
+    assert_ledger_as_predicted(run)
 
 
 def test_operations_lie_in_order_and_children_inside_their_parents(run: Trained) -> None:

@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 
 from engine.compile import compile_job
-from engine.footprint import predicted_memory
 from engine.formulas import predicted_communication
 from engine.job import Job
 from engine.mesh import mesh_of
 from engine.program import ADDS_GRADIENT, MAKES_GRADIENT, Action, Kind, Program
-from engine.recording import CATEGORIES
-from tests.engine.running import Trained, train
+from tests.engine.running import Trained, assert_ledger_as_predicted, train
 
 TINY = {"layers": 4, "hidden": 32, "seq": 16, "batch": 16, "steps": 2, "vocab": 257}
 PLANS: list[dict[str, Any]] = [
@@ -58,16 +56,7 @@ def test_delayed_weight_parts_change_no_bit(index: int) -> None:
 
 
 def test_the_ledgers_peaks_equal_the_prediction_on_every_rank(run: Trained) -> None:
-    for predicted in predicted_memory(run.job):
-        held, peaks, total = dict.fromkeys(CATEGORIES, 0), dict.fromkeys(CATEGORIES, 0), 0
-        for row in run.memory.to_pylist():
-            if row["rank"] == predicted["rank"]:
-                held[row["category"]] = row["bytes"]
-                peaks[row["category"]] = max(peaks[row["category"]], row["bytes"])
-                total = max(total, sum(held.values()))
-        assert total == predicted["total_peak"]
-        for category in ("activations", "gathered", "buffers"):
-            assert (peaks[category], held[category]) == (predicted[f"{category}_peak"], 0)
+    assert_ledger_as_predicted(run)
 
 
 def test_logical_bytes_equal_the_closed_form_for_every_axis_and_operation(run: Trained) -> None:
