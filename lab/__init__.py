@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.job import Job
     from engine.planner import Search
     from engine.program import Program
-    from lab.execute import OnProgress
+    from lab.execution import OnProgress
 
 __all__ = ["Run", "load", "plan", "run", "runs", "simulate"]
 
@@ -44,7 +44,7 @@ def run(
     `Job` or a TOML file to start from. program: one written by hand, instead of the compiled one. `schedule`
     may be one written by hand too: text with a line for each pipeline rank, as in "F0 F1 B0 B1", or a
     function (pipeline ranks, micro-batches, chunks) → text; see `engine.passes.written`. parity: compare
-    with one process. on_progress is called with a `lab.execute.Progress` as the run goes on; setting
+    with one process. on_progress is called with a `lab.execution.Progress` as the run goes on; setting
     `cancel` stops it.
 
     Raises `JobRefused` with one sentence for a job that cannot run, `ValueError` for a program or schedule

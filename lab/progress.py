@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from lab.execute import Progress
+from lab.execution import Progress
 
 PLAIN_LINES = 20  # at most about this many steps are reported where lines cannot be overwritten
 

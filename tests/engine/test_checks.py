@@ -2,108 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from engine.checks import check_program, grid
+from engine.checks import check_program
 from engine.comm import Comm, Group
 from engine.compile import compile_job
-from engine.dryrun import dry_run
 from engine.initial import seeded
 from engine.job import Job
 from engine.memory import Ledger
-from engine.program import COMPUTE, EXECUTABLE, RECEIVES, SENDS, Action, Kind, Program
+from engine.program import EXECUTABLE, RECEIVES, SENDS, Action, Kind, Program
 from engine.recorder import Recorder
 from engine.runtime import Runtime
+from tests.engine.rewriting import (
+    DATA,
+    ONE,
+    PIPE,
+    TIED,
+    Lane,
+    Rewrite,
+    gathered_all_step,
+    moved,
+    other_way_round,
+    reads,
+    receives_first,
+    reductions_first,
+    reductions_last,
+    replaced,
+    rewritten,
+    same,
+    waiting,
+    without,
+)
 from tests.engine.running import train
 from tests.engine.test_program import refusal
-
-SMALL: dict[str, Any] = {"layers": 2, "microbatches": 2}
-ONE = Job.from_options(**SMALL)
-PIPE = Job.from_options(pp=2, layers=4, microbatches=3, batch=6)
-DATA = {zero: Job.from_options(dp=2, zero=zero, **SMALL) for zero in range(4)}
-TIED = Job.from_options(dp=2, tp=2, pp=2, tied=True, sequence_parallel=True, layers=4, microbatches=2)
-
-Lane = list[Action]
-Rewrite = Callable[[Lane], Iterable[Action]]
-
-
-def rewritten(job: Job, *rewrites: Rewrite) -> Program:
-    """The compiled program with each lane rewritten; with a single rewrite only the first lane."""
-    lanes = [list(lane) for lane in compile_job(job).lanes]
-    return Program(tuple(tuple(rewrite(lane)) for rewrite, lane in zip(rewrites, lanes, strict=False))
-                   + tuple(map(tuple, lanes[len(rewrites) :])))  # fmt: skip
-
-
-def reads(line: str) -> Action:
-    return Action.parse(line)
-
-
-def without(*kinds: Kind, axis: str = "") -> Rewrite:
-    return lambda lane: [a for a in lane if a.kind not in kinds or (axis and a.axis != axis)]
-
-
-def replaced(old: str, *new: str) -> Rewrite:
-    def rewrite(lane: Lane) -> Lane:
-        assert reads(old) in lane, (old, [str(a) for a in lane])
-        at = lane.index(reads(old))
-        return [*lane[:at], *map(reads, new), *lane[at + 1 :]]
-
-    return rewrite
-
-
-def moved(line: str, *, before: str = "", after: str = "") -> Rewrite:
-    def rewrite(lane: Lane) -> Lane:
-        rest = replaced(line)(lane)
-        at = rest.index(reads(before)) if before else rest.index(reads(after)) + 1
-        return [*rest[:at], reads(line), *rest[at:]]
-
-    return rewrite
-
-
-def same(lane: Lane) -> Lane:
-    return lane
-
-
-def reductions_first(lane: Lane) -> Lane:
-    return sorted(lane, key=lambda a: a.kind is not Kind.REDUCE)
-
-
-def reductions_last(lane: Lane) -> Lane:
-    """As late as can be: with their waits, in their order, just before the step."""
-    late = [a for a in lane if a.kind in (Kind.REDUCE, Kind.WAIT)]
-    early = [a for a in lane if a not in late]
-    step = early.index(Action(Kind.STEP))
-    return [*early[:step], *late, *early[step:]]
-
-
-def receives_first(lane: Lane) -> Lane:
-    return sorted(lane, key=lambda a: a.kind not in RECEIVES)
-
-
-def gathered_all_step(lane: Lane) -> Lane:
-    """ZeRO-3 with everything gathered at the start and released at the end."""
-    names = list(dict.fromkeys(a.unit for a in lane if a.kind is Kind.GATHER))
-    rest = [a for a in lane if a.kind not in (Kind.GATHER, Kind.RELEASE)]
-    return [*(Action(Kind.GATHER, n, axis="dp", op="all_gather") for n in names), *rest,
-            *(Action(Kind.RELEASE, n) for n in names)]  # fmt: skip
-
-
-def waiting(lane: Lane) -> Lane:
-    """A wait after every reduction, and some for nothing."""
-    waits = {a: Action(Kind.WAIT, a.unit, axis=a.axis) for a in lane if a.kind is Kind.REDUCE}
-    return [next_ for a in lane for next_ in ([a, waits[a], waits[a]] if a in waits else [a])]
-
-
-def other_way_round(lane: Lane) -> Lane:
-    """The micro-batches in the opposite order."""
-    last = max(a.microbatch or 0 for a in lane)
-    return [a if a.microbatch is None else replace(a, microbatch=last - a.microbatch) for a in lane]
-
 
 WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
     "zero 1 without its gathers": (
@@ -329,26 +264,3 @@ def test_the_runtime_has_a_method_for_each_executable_kind_and_no_other() -> Non
     comm = Comm(0, "gloo", {"tp": Group("tp", (0,), None)}, Recorder(0))
     runtime = Runtime(ONE, compile_job(ONE), 0, comm, torch.device("cpu"), Ledger(0), seeded(0))
     assert runtime._do.keys() == EXECUTABLE
-
-
-def test_the_grid_marks_the_action_in_its_cell() -> None:
-    program = compile_job(PIPE)
-    at = next(i for i, a in enumerate(program.lanes[0]) if str(a) == "forward block1 mb2 stage0")
-    rows = grid(program, (0, at), 200).splitlines()
-    assert rows[0].split()[2:8] == ["F0", "F0", "F1", "F1", ".", "."] and rows[0].endswith("<-- here")
-    assert rows[0].count("*") == 1 and "F2 *F2" in rows[0] and "*" not in rows[1]
-
-
-def test_a_grid_wider_than_the_terminal_ends_in_an_ellipsis_and_keeps_the_mark() -> None:
-    program = compile_job(PIPE)
-    whole, cut = grid(program, width=500).splitlines(), grid(program, width=60).splitlines()
-    assert all("…" not in row for row in whole) and all(row.endswith("…") and len(row) <= 60 for row in cut)
-    for z, i, action in program:
-        if action.kind in COMPUTE:
-            marked = grid(program, (z, i), 60).splitlines()
-            assert "*" in marked[z] and max(map(len, marked)) <= 60
-
-
-def test_a_dry_run_survives_actions_without_their_fields() -> None:
-    bare = Program((tuple(Action(kind) for kind in Kind), tuple(Action(kind) for kind in reversed(Kind))))
-    assert dry_run(bare).stuck and "pipeline 1:" in grid(bare, (0, 3))

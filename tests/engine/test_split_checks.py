@@ -11,7 +11,7 @@ from engine.compile import compile_job
 from engine.job import Job, JobRefused
 from engine.program import Action, Kind, Program
 from engine.rules import check
-from tests.engine.test_checks import Lane, Rewrite, moved, other_way_round, reads, replaced, rewritten, same
+from tests.engine.rewriting import Lane, Rewrite, moved, other_way_round, reads, replaced, rewritten, same
 from tests.engine.test_program import refusal
 
 H1 = Job.from_options(pp=2, schedule="zb-h1", layers=4, microbatches=3, batch=6)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,110 +16,17 @@ from engine.job import Job, JobRefused
 from engine.launch import Failure, RunCancelled, RunFailed
 from engine.program import Program
 from engine.reference import reference_path
-from lab.execute import PROCESS_BYTES, Progress, _Execution, bytes_needed, run_job
+from lab.execute import PROCESS_BYTES, bytes_needed, run_job
+from lab.execution import Execution, Progress
 from lab.runs import Run, Store, StoreError
-from lab.summary import Outcome, parity, plain
 from tests.lab.conftest import PretendedLaunch
 
 JOB = Job.from_options(dp=2, tp=2, pp=2, zero=1)
 FAILURE = Failure("rank 3", "forward block1 mb0", "raised ValueError: no", "", ())
-KEYS = {
-    "run", "status", "world_size", "backend", "device", "schedule", "mesh", "parity", "steps", "bubble", "overlap",
-    "memory", "communication", "time_to_ranks_ready_s", "wall_s",
-}  # fmt: skip
-MEMORY_KEYS = {
-    "rank", "params", "grads", "optimizer", "activations_peak", "gathered_peak", "buffers_peak", "total_peak",
-}  # fmt: skip
 
 
 def newest() -> Run:
     return lab.load("latest")
-
-
-def test_the_summary_has_the_keys_and_types_of_the_contract(pretended: PretendedLaunch) -> None:
-    summary = run_job(JOB).summary
-    assert set(summary) == KEYS
-    assert summary["mesh"] == {"dp": 2, "tp": 2, "pp": 2} and summary["world_size"] == 8
-    assert set(summary["parity"]) == {
-        "passed", "loss_max_abs_diff", "grad_norm_max_rel_diff", "param_max_abs_diff",
-    }  # fmt: skip
-    assert [set(step) for step in summary["steps"]] == [
-        {"step", "loss", "grad_norm", "seconds", "tokens_per_second"}
-    ] * 3
-    assert set(summary["bubble"]) == {"measured", "replayed", "formula"}
-    for rows in (summary["memory"]["per_rank"], summary["memory"]["predicted_per_rank"]):
-        assert [row["rank"] for row in rows] == list(range(8))
-        assert all(set(row) == MEMORY_KEYS and all(type(v) is int for v in row.values()) for row in rows)
-    for row in summary["communication"]:
-        assert set(row) == {"axis", "op", "count", "logical_bytes", "wire_bytes", "predicted_bytes"}
-        assert all(type(row[name]) is int for name in ("count", "logical_bytes", "wire_bytes"))
-    assert summary["time_to_ranks_ready_s"] < summary["wall_s"]
-
-
-def test_the_summary_on_disk_is_the_one_in_hand(pretended: PretendedLaunch) -> None:
-    run = run_job(JOB)
-    assert json.loads((run.folder / "summary.json").read_text()) == run.summary == newest().summary
-    assert run.recording.ops.equals(newest().recording.ops)
-
-
-def test_a_step_lasts_from_the_first_start_to_the_last_end_of_all_ranks(pretended: PretendedLaunch) -> None:
-    run = run_job(JOB)
-    ops = run.recording.ops.to_pylist()
-    for step in run.steps:
-        mine = [row for row in ops if row["step"] == step["step"]]
-        longest = max(row["end_ns"] for row in mine) - min(row["start_ns"] for row in mine)
-        assert step["seconds"] == pytest.approx((longest + 7) / 1e9, rel=1e-12)  # rank r ends r ns later
-        assert step["tokens_per_second"] == pytest.approx(16 * 64 / step["seconds"])
-
-
-def test_the_bubble_of_the_program_at_unit_costs_is_the_formula(pretended: PretendedLaunch) -> None:
-    bubble = run_job(Job.from_options(pp=4, microbatches=8, schedule="gpipe")).summary["bubble"]
-    assert bubble["replayed"] == pytest.approx(3 / 11) and bubble["formula"] == pytest.approx(3 / 11)
-
-
-def test_the_folder_of_a_finished_run_holds_what_the_design_lists(pretended: PretendedLaunch) -> None:
-    run = run_job(JOB)
-    assert {path.name for path in run.folder.iterdir()} == {
-        "run.json", "job.toml", "program.txt", "summary.json", "log.txt",
-        "ops.parquet", "memory.parquet", "metrics.parquet",
-    }  # fmt: skip
-    assert newest().job == JOB and newest().program == compile_job(JOB)
-    assert newest().info.resident_bytes == (10**8,) * 8
-
-
-def test_the_metrics_table_holds_the_losses_of_one_process(pretended: PretendedLaunch) -> None:
-    assert run_job(JOB).recording.metrics["reference_loss"].to_pylist() == [5.5, 5.25, 5.0]
-    alone = run_job(JOB, parity=False).recording.metrics["reference_loss"].to_pylist()
-    assert all(map(math.isnan, alone))
-
-
-def test_without_parity_every_field_of_it_is_null(pretended: PretendedLaunch) -> None:
-    assert set(run_job(JOB, parity=False).summary["parity"].values()) == {None}
-
-
-@pytest.mark.parametrize(
-    ("losses", "weights", "passed"), [(0, 0, True), (9e-6, 9e-6, True), (2e-5, 0, False), (0, 2e-5, False)]
-)
-def test_parity_is_judged_at_1e_5_relative(
-    pretended: PretendedLaunch, losses: float, weights: float, passed: bool
-) -> None:
-    pretended.reference_off_by, pretended.weights_off_by = losses, weights
-    found = run_job(JOB).summary["parity"]
-    assert found["passed"] is passed
-    assert found["loss_max_abs_diff"] == pytest.approx(5.5 * losses)
-    assert found["param_max_abs_diff"] == weights
-
-
-def test_a_loss_that_is_no_number_never_passes() -> None:
-    steps = [{"loss": math.nan, "grad_norm": 1.0}]
-    outcome = Outcome(
-        reference_losses=[math.nan],
-        reference_grad_norms=[1.0],
-        param_max_abs_diff=0.0,
-        param_max_rel_diff=0.0,
-    )
-    found = plain(parity(steps, outcome))
-    assert found["passed"] is False and found["loss_max_abs_diff"] is None
 
 
 def test_progress_tells_of_every_phase_and_step(pretended: PretendedLaunch) -> None:
@@ -288,7 +193,7 @@ def test_a_schedule_may_be_text_or_a_function(pretended: PretendedLaunch) -> Non
 def test_a_run_that_ends_early_with_many_rows_leaves_them_and_stays_readable(
     pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.execute.MOST_LIVE_BYTES", 1000)
+    monkeypatch.setattr("lab.execution.MOST_LIVE_BYTES", 1000)
     pretended.ending, pretended.until = KeyboardInterrupt(), 2
     with pytest.raises(KeyboardInterrupt):
         run_job(JOB)
@@ -313,7 +218,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_loss_curve(
     def full(path: Path, text: str) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("lab.execute.write_whole", full)
+    monkeypatch.setattr("lab.execution.write_whole", full)
     with pytest.raises(StoreError, match="No space left on device"):
         run_job(JOB)
     assert newest().status == "failed" and [step["loss"] for step in newest().steps] == [5.5, 5.25, 5.0]
@@ -333,12 +238,12 @@ def test_an_error_that_is_not_of_the_run_folder_keeps_its_own_words(pretended: P
 def test_ranks_that_disagree_on_the_step_end_the_run_in_words(
     pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    hear = _Execution._hear_step
+    hear = Execution._hear_step
 
-    def one_differs(self: _Execution, event: dict[str, Any]) -> None:
+    def one_differs(self: Execution, event: dict[str, Any]) -> None:
         hear(self, event | ({name: 7.0} if (event["rank"], event["step"]) == (3, 1) else {}))
 
-    monkeypatch.setattr(_Execution, "_hear_step", one_differs)
+    monkeypatch.setattr(Execution, "_hear_step", one_differs)
     with pytest.raises(RunFailed, match=f"rank 3 reports {name} 7.0 of step 1, where rank 0 reports"):
         run_job(JOB)
     assert newest().status == "failed" and len(newest().steps) == 1
@@ -346,8 +251,8 @@ def test_ranks_that_disagree_on_the_step_end_the_run_in_words(
 
 def test_what_ranks_reported_of_a_step_is_not_kept(pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    tell = _Execution._tell
-    monkeypatch.setattr(_Execution, "_tell", lambda self, *a: (seen.append(len(self.reports)), tell(self, *a))[1])
+    tell = Execution._tell
+    monkeypatch.setattr(Execution, "_tell", lambda self, *a: (seen.append(len(self.reports)), tell(self, *a))[1])
     run_job(JOB)
     assert seen == [0] * 6
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from engine.job import Job
 from engine.mesh import Mesh
 from engine.recording import Op, Recording
-from lab.execute import Progress
+from lab.execution import Progress
 from lab.progress import Display
 from lab.terminal import legend, parity
 from lab.terminal_tables import amount, communication, memory, spans_of
