@@ -134,8 +134,9 @@ def memory_over_time(
 
     selected: the rank to show instead of `rank`.
     """
-    rank = rank if checked(selected, run.job) is None else selected
+    chosen = checked(selected, run.job)
     window = None if step is None else analysis.step_window(run.recording, step)
+    rank = rank if chosen is None else chosen
     rank = run.recording.stands_for.get(rank, rank)
     return memory_over_time_figure(run.recording, rank, window=window, theme=theme)
 

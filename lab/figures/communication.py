@@ -131,9 +131,8 @@ def _heat(
         colorbar={"title": {"text": "bytes", "side": "right"}, "tickformat": "~s", "thickness": 12},
     )  # fmt: skip
     fig = figure(title, theme, 420, [heat])
-    row, column = (
-        names.index(n) if n in names else None for n, names in zip(selected, (sources, targets), strict=True)
-    )
+    row = sources.index(selected[0]) if selected[0] in sources else None
+    column = targets.index(selected[1]) if selected[1] in targets else None
     if row is not None:
         outline(fig, theme, None, (row - 0.5, row + 0.5))
     if column is not None:
