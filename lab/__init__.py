@@ -147,15 +147,15 @@ def task(name: str) -> Shown:
     return task(name)
 
 
-def check(name: str, answer: Any) -> Verdict:
+def check(name: str, answer: Any, seconds: float = 20.0) -> Verdict:
     """Tries an answer to an exercise on cases you have not seen, and says what is wrong and where.
 
     answer: a function with the parameters of `lab.task(name)`; of "own_schedule" also text. It runs in processes of
-    its own, so one that raises, exits, crashes, takes too much memory or more than 20 s is told so in the verdict.
+    its own, so one that raises, exits, crashes, takes too much memory or more than `seconds` is told so in the verdict.
     """
     from lab.exercises import check
 
-    return check(name, answer)
+    return check(name, answer, seconds)
 
 
 def hint(name: str, number: int = 1) -> Shown:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
+from lab.exercises.apart import LIMIT
 from lab.exercises.exercise import Exercise, Wrong
 from lab.exercises.shown import Shown, python
 from lab.exercises.verdict import Verdict
@@ -36,14 +37,14 @@ def find(name: Any) -> Exercise:
     return exercise
 
 
-def check(name: str, answer: Any, learner: Learner | None = None) -> Verdict:
+def check(name: str, answer: Any, seconds: float = LIMIT, learner: Learner | None = None) -> Verdict:
     """Tries `answer` and keeps a pass in the learner's progress. See `lab.check`."""
     try:
         exercise = find(name)
     except ValueError as error:
         return Verdict(str(name), False, _sentence(str(error)))
     try:
-        passed = exercise.judge(answer)
+        passed = exercise.judge(answer, seconds)
     except Wrong as wrong:
         return Verdict(name, False, str(wrong), wrong.details)
     (learner or Learner()).record("exercise", name, {"passed": True})

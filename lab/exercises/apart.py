@@ -39,7 +39,7 @@ class Report:
 
 
 def run_apart(
-    answer: Any, grader: str, *, ranks: int = 1, limit: float = LIMIT, arguments: dict[str, Any] | None = None
+    answer: Any, grader: str, *, ranks: int = 1, limit: float, arguments: dict[str, Any] | None = None
 ) -> list[dict[str, Any]]:
     """Has "module:function" grade `answer` on `ranks` processes; what it returned on each, in rank order.
 

@@ -47,10 +47,10 @@ def solution(
     return grad_x, flat.T @ x.flatten(0, -2), flat.sum(0)
 
 
-def judge(answer: Any) -> Passed:
+def judge(answer: Any, seconds: float) -> Passed:
     wants_function(NAME, answer, "grad", "x", "weight", "all_reduce")
     for ranks in RANKS:
-        run_apart(answer, f"{__name__}:grade", ranks=ranks, arguments={"cases": CASES})
+        run_apart(answer, f"{__name__}:grade", limit=seconds, ranks=ranks, arguments={"cases": CASES})
     words = "All gradients equal torch's on 2 and 3 processes, with one all-reduce: the input's gradient, nothing else."
     return Passed(words, {"ranks": RANKS})
 
@@ -68,20 +68,16 @@ def grade(answer: Answer, cases: tuple[tuple[tuple[int, ...], int], ...]) -> dic
             bias = torch.randn(out, requires_grad=True)
             grad = torch.randn(*shape[:-1], out)
             torch.nn.functional.linear(x, weight, bias).backward(grad)
-            mine = slice(answer.rank * out // answer.ranks, (answer.rank + 1) * out // answer.ranks)
-            my_grad, my_weight, all_reduce = (
-                grad[..., mine].clone(),
-                weight[mine].detach().clone(),
-                AllReduce(answer.context),
-            )
-            where = (
-                f"rank {answer.rank} of {answer.ranks}, x of shape {shape} and weight of shape {tuple(my_weight.shape)}"
-            )
-            found = answer(my_grad.clone(), x.detach().clone(), my_weight.clone(), all_reduce, where=where)
             assert x.grad is not None and weight.grad is not None and bias.grad is not None
-            wanted = (x.grad, weight.grad[mine], bias.grad[mine])
-            _check(found, wanted, my_grad @ my_weight, where)
-            _check_calls(all_reduce.shapes, where)
+            mine = slice(answer.rank * out // answer.ranks, (answer.rank + 1) * out // answer.ranks)
+            given = grad[..., mine].clone(), x.detach().clone(), weight[mine].detach().clone()
+            partial, sums = given[0] @ given[2], AllReduce(answer.context)
+            where = (
+                f"rank {answer.rank} of {answer.ranks}, x of shape {shape} and weight of shape {tuple(given[2].shape)}"
+            )
+            found = answer(*given, sums, where=where)
+            _check(found, (x.grad, weight.grad[mine], bias.grad[mine]), partial, where)
+            _check_calls(sums.shapes, where)
     return {}
 
 
@@ -95,15 +91,11 @@ def _check(found: Any, wanted: tuple[torch.Tensor, ...], partial: torch.Tensor, 
         if not isinstance(value, torch.Tensor):
             raise Wrong(f"On {where}, {name} must be a tensor, and is {a(value)}.")
         if value.shape != right.shape:
-            raise Wrong(
-                f"On {where}, {name} has shape {tuple(value.shape)}, and what it is the gradient of {tuple(right.shape)}."
-            )
+            raise Wrong(f"On {where}, {name} has shape {tuple(value.shape)}, and must have {tuple(right.shape)}.")
         if torch.allclose(value, right, rtol=1e-4, atol=1e-4):
             continue
         if name == "grad_x" and torch.allclose(value, partial, rtol=1e-4, atol=1e-4):
-            raise Wrong(
-                f"On {where}, grad_x is only what this rank's columns contribute; the other ranks' are missing."
-            )
+            raise Wrong(f"On {where}, grad_x is what this rank's columns contribute; the other ranks' is missing.")
         difference = (value - right).abs()
         place = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))
         values = f"{float(value[place]):.4g}, and torch's autograd gives {float(right[place]):.4g}"

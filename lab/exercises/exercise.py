@@ -29,7 +29,8 @@ class Passed:
 class Exercise:
     """One exercise. task: its statement in Markdown. blank: the code to fill in. solution: a function that passes.
 
-    judge: answer → `Passed`; it raises `Wrong`, and runs the learner's code in other processes only.
+    judge: (answer, seconds that it may take) → `Passed`; it raises `Wrong`, and runs the learner's code in other
+    processes only.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Exercise:
     hints: tuple[str, ...]
     solution: Callable[..., Any]
     imports: str = ""  # what the solution's source needs to stand alone
-    judge: Callable[[Any], Passed]
+    judge: Callable[[Any, float], Passed]
 
     def solution_source(self) -> str:
         """The solution as the learner would write it, under the name of the exercise."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import FileStore  # type: ignore[attr-defined]
 
 from engine.processes.member import MemberContext
 from engine.processes.verdict import is_communication_error
@@ -23,7 +24,7 @@ MOST_DIMS = 8
 def connected(context: MemberContext) -> Iterator[None]:
     """All members of the run as one gloo group."""
     context.status.waiting()
-    store = dist.FileStore(context.rendezvous, context.size)
+    store = FileStore(context.rendezvous, context.size)
     dist.init_process_group("gloo", store=store, rank=context.index, world_size=context.size, timeout=TIMEOUT)
     context.status.computing()
     yield  # the process ends without taking the group down, which can wait for peers that are gone

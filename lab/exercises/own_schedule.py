@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lab.exercises.apart import run_apart
-from lab.exercises.exercise import Exercise, Passed, Wrong, a
+from lab.exercises.exercise import Exercise, Passed, Wrong, a, wants_function
 
 if TYPE_CHECKING:
     from engine.job import Job
@@ -40,8 +40,8 @@ def own_schedule(p, m, v):
 HINTS = (
     "Begin with 1F1B and write I k W k in place of each B k: the same order, and already a little faster. Why?",
     "Where a rank waits, it could run a weight part that was put off. Which ranks wait longest at the end?",
-    "Memory sets the limit: until W k is done, micro-batch k is held. A rank r that holds fewer than p may put W off by r"
-    " micro-batches.",
+    "Memory sets the limit: until W k is done, micro-batch k is held. Which ranks hold fewer than p under 1F1B, and by how"
+    " many micro-batches may they put W off?",
 )
 
 
@@ -59,12 +59,12 @@ def solution(p: int, m: int, v: int) -> str:
     return "\n".join(lines)
 
 
-def judge(answer: Any) -> Passed:
+def judge(answer: Any, seconds: float) -> Passed:
     from engine.by_hand import schedule_program
     from engine.job import Job
 
     job = Job.from_options(**OPTIONS)
-    text = _text_of(answer)
+    text = _text_of(answer, seconds)
     try:
         program = schedule_program(job, text)
     except ValueError as error:
@@ -73,7 +73,7 @@ def judge(answer: Any) -> Passed:
     return _judged(rows, text)
 
 
-def _text_of(answer: Any) -> str:
+def _text_of(answer: Any, seconds: float) -> str:
     """The schedule as text; a function is asked for it in a process of its own."""
     if isinstance(answer, str):
         return answer
@@ -81,10 +81,8 @@ def _text_of(answer: Any) -> str:
         raise Wrong(
             f"A schedule is text with a line a rank, or a function (p, m, v) that returns it; this is {a(answer)}."
         )
-    from lab.exercises.exercise import wants_function
-
     wants_function(NAME, answer, "p", "m", "v")
-    (told,) = run_apart(answer, f"{__name__}:grade")
+    (told,) = run_apart(answer, f"{__name__}:grade", limit=seconds)
     return str(told["text"])
 
 

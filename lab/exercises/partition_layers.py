@@ -41,8 +41,8 @@ def partition_layers(costs, stages):
     return pieces  # such as [[0, 1], [2], [3, 4]]
 """
 HINTS = (
-    "With a limit for the cost of a stage it is easy: fill each stage up to the limit. What is the smallest limit that works?",
-    "Every possible bottleneck is the sum of some layers in a row. Or try all cuts: `itertools.combinations` gives them.",
+    "With a limit for the cost of a stage it is easy: fill each stage up to it. What is the smallest limit that works?",
+    "The bottleneck is always the sum of some layers in a row. Or try all cuts: `itertools.combinations` gives them.",
 )
 
 
@@ -56,9 +56,9 @@ def solution(costs: list[float], stages: int) -> list[list[int]]:
     return min(every, key=lambda found: max(sum(costs[i] for i in piece) for piece in found))
 
 
-def judge(answer: Any) -> Passed:
+def judge(answer: Any, seconds: float) -> Passed:
     wants_function(NAME, answer, "costs", "stages")
-    (told,) = run_apart(answer, f"{__name__}:grade", arguments={"cases": CASES})
+    (told,) = run_apart(answer, f"{__name__}:grade", limit=seconds, arguments={"cases": CASES})
     return Passed(f"No partition has a faster slowest stage, in {told['cases']} cases.", told)
 
 

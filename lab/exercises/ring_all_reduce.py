@@ -58,11 +58,11 @@ def solution(tensor: torch.Tensor, rank: int, world_size: int, exchange: Callabl
     return total.view(tensor.shape)
 
 
-def judge(answer: Any) -> Passed:
+def judge(answer: Any, seconds: float) -> Passed:
     wants_function(NAME, answer, "tensor", "rank", "world_size", "exchange")
     score = []
     for ranks in RANKS:
-        reports = run_apart(answer, f"{__name__}:grade", ranks=ranks, arguments={"shapes": SHAPES})
+        reports = run_apart(answer, f"{__name__}:grade", limit=seconds, ranks=ranks, arguments={"shapes": SHAPES})
         for shape, told in zip(SHAPES, zip(*(report["cases"] for report in reports), strict=True), strict=True):
             _check_traffic(ranks, shape, told)
         most = max(case["sent"] for report in reports for case in report["cases"] if case["shape"] == SHAPES[-1])
@@ -93,15 +93,13 @@ def _check_traffic(ranks: int, shape: tuple[int, ...], told: tuple[dict[str, Any
 
 
 def grade(answer: Answer, shapes: tuple[tuple[int, ...], ...]) -> dict[str, Any]:
-    """On each rank: the sum of every shape, and what was sent for it. Whole numbers, so that any order gives the same."""
-    import torch
-
+    """On each rank: the sum of every shape, and what was sent for it. The numbers are whole, so sums are exact."""
     from lab.exercises.group import Exchange, connected
 
     cases = []
     with connected(answer.context):
         for number, shape in enumerate(shapes):
-            parts = [_part(torch, rank, number, shape) for rank in range(answer.ranks)]
+            parts = [_part(rank, number, shape) for rank in range(answer.ranks)]
             exchange = Exchange(answer.context)
             where = f"rank {answer.rank} of {answer.ranks}, tensor of shape {shape}"
             found = answer(parts[answer.rank].clone(), answer.rank, answer.ranks, exchange, where=where)
@@ -112,10 +110,11 @@ def grade(answer: Answer, shapes: tuple[tuple[int, ...], ...]) -> dict[str, Any]
     return {"cases": cases}
 
 
-def _part(torch: Any, rank: int, number: int, shape: tuple[int, ...]) -> torch.Tensor:
+def _part(rank: int, number: int, shape: tuple[int, ...]) -> torch.Tensor:
+    import torch
+
     generator = torch.Generator().manual_seed(1000 * number + rank)
-    part: torch.Tensor = torch.randint(1, 100, shape, generator=generator).float()
-    return part
+    return torch.randint(1, 100, shape, generator=generator).float()
 
 
 def _check_sum(found: Any, parts: list[torch.Tensor], where: str) -> None:

@@ -30,10 +30,10 @@ def schedule_1f1b(rank, ranks, microbatches):
     return order  # such as "F0 F1 B0 B1"
 """
 HINTS = (
-    "The last rank can run B0 right after F0: its order is F0 B0 F1 B1 … What does the rank before it do while it waits?",
-    "Three parts: some forwards to warm up, then one forward and one backward in turn, then the backwards that are left.",
-    "The first backward comes when the micro-batch has gone down to the last rank and back: count the forwards that fit in,"
-    " and mind that there may be fewer micro-batches than that.",
+    "The last rank can run B0 right after F0: its order is F0 B0 F1 B1 … What does the rank before it do meanwhile?",
+    "Three parts: some forwards to warm up, then one forward and one backward in turn, then the backwards left over.",
+    "The first backward comes when its micro-batch has gone down to the last rank and back: count the forwards that fit"
+    " in, and mind that there may be fewer micro-batches than that.",
 )
 
 
@@ -46,9 +46,9 @@ def solution(rank: int, ranks: int, microbatches: int) -> str:
     return " ".join(order)
 
 
-def judge(answer: Any) -> Passed:
+def judge(answer: Any, seconds: float) -> Passed:
     wants_function(NAME, answer, "rank", "ranks", "microbatches")
-    (told,) = run_apart(answer, f"{__name__}:grade", arguments={"cases": CASES})
+    (told,) = run_apart(answer, f"{__name__}:grade", limit=seconds, arguments={"cases": CASES})
     words = f"No rank holds too much, none waits needlessly, and nothing deadlocks, in {told['cases']} pipelines."
     return Passed(words, told)
 
@@ -125,7 +125,7 @@ def _check_time(orders: list[list[tuple[str, int]]], p: int, m: int) -> None:
     took, needed = dry_run(schedule_program(job, _text(orders))).makespan, 3 * (m + p - 1)
     if took > needed:
         raise Wrong(
-            f"With {p} ranks and {m} micro-batches the step takes {took} slots (a forward takes 1, a backward 2), and 1F1B"
+            f"With {p} ranks and {m} micro-batches the step takes {took} slots (a forward 1, a backward 2), and 1F1B"
             f" takes 3 · (m + p − 1) = {needed}. The orders are:\n{_text(orders)}"
         )
 
