@@ -36,7 +36,7 @@ def plot(name: str, draw: Draw, how_to_read: str, *more: object, width: str = ""
         "figure",
         tag("figcaption", tag("h3", title), paragraph(how_to_read, class_="how")),
         scroll,
-        _data(f"spec-{name}", {**light, "dark": differences(light, dark)}),
+        data_element(f"spec-{name}", {**light, "dark": differences(light, dark)}),
         *more,
         class_="card",
     )
@@ -48,7 +48,7 @@ def _spec(figure: go.Figure) -> dict[str, Any]:
     return {"data": found["data"], "layout": found["layout"]}
 
 
-def _data(name: str, value: Any) -> Html:
+def data_element(name: str, value: Any) -> Html:
     """A value for the page's script. `<` is written so that no text in it can end the element."""
     text = json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
     return Html(f'<script type="application/json" id="{name}">{text}</script>')
