@@ -5,30 +5,41 @@ The functions here take a run; each file holds the pure function behind one figu
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import plotly.graph_objects as go
 import plotly.io
 
-from engine.job import Job
+from engine.job import SCHEDULES, Job, Schedule
+from engine.mesh import mesh_of
 from engine.recording import Recording
 from lab import analysis
+from lab.analysis.shards import State
 from lab.figures.bubble import bubble_figure, time_shares
+from lab.figures.bubble_curve import HasBubble, bubble_curve_figure
 from lab.figures.chosen import checked, recorded
 from lab.figures.communication import communication_figure, links_figure, matrix_figure
 from lab.figures.comparison import comparison_figure
 from lab.figures.grid import Colour, activity_grid, grid_figure, node_grid
 from lab.figures.memory import memory_figure, memory_over_time_figure
 from lab.figures.palette import CONFIG, Theme, empty
+from lab.figures.schedules import HasJob, job_of, ordered_schedules, own_order, schedules_figure
+from lab.figures.shards import first_block, shards_figure
 from lab.figures.timeline import timeline_figure
 
 __all__ = [
     "bubble",
+    "bubble_curve",
     "communication",
     "communication_matrix",
     "grid",
+    "ledger",
     "memory",
+    "memory_by_zero",
     "memory_over_time",
+    "schedules",
+    "shards",
     "timeline",
 ]
 
@@ -168,3 +179,56 @@ def bubble(
     """Where each rank's time went."""
     checked(selected, run.job)
     return bubble_figure(run.recording, run.job, step=step, theme=theme, selected=selected)
+
+
+def shards(
+    what: HasJob | Job,
+    unit: str | None = None,
+    theme: Theme = "light",
+    selected: int | None = None,
+    state: State | None = None,
+) -> go.Figure:
+    """The weight matrices of a unit to scale, with who keeps which part.
+
+    unit: "block0", "embedding", "head"…; default: the first block of the selected rank, else block0. state: of which
+    ZeRO's slices are shown, "params", "grads" or "optimizer". Raises `JobRefused` if there is no such unit.
+    """
+    job = job_of(what)
+    checked(selected, job)
+    return shards_figure(job, unit or first_block(job, selected), state=state, theme=theme, selected=selected)
+
+
+def schedules(
+    what: HasJob | Job | Sequence[HasJob | Job],
+    names: Iterable[Schedule] = SCHEDULES,
+    theme: Theme = "light",
+    selected: int | None = None,
+) -> go.Figure:
+    """Pipeline ranks × time at unit costs: of one job under each of the schedules `names`, of several each its own.
+
+    A schedule that is not legal for the job is left out, with the reason in words. A run of an order written by hand
+    comes first. selected: a rank, whose place in the pipeline is marked.
+    """
+    if isinstance(what, Sequence):
+        every = [own_order(one) for one in what]
+        left_out: dict[str, str] = {}
+    else:
+        job = job_of(what)
+        checked(selected, job)
+        every, left_out = ordered_schedules(job, names)
+        every = [*([own_order(what)] if getattr(what, "by_hand", False) else []), *every]
+        selected = None if selected is None else mesh_of(job).coordinate(selected).pp
+    return schedules_figure(every, left_out, theme=theme, selected=selected)
+
+
+def bubble_curve(
+    runs: HasBubble | Sequence[HasBubble] = (),
+    job: Job | None = None,
+    theme: Theme = "light",
+    selected: int | None = None,
+) -> go.Figure:
+    """Bubble against micro-batches: formulas as curves, runs as points, newest first as `lab.runs()` gives them.
+
+    selected is taken so that every figure can be called alike; a bubble is no rank's own.
+    """
+    return bubble_curve_figure(list(runs) if isinstance(runs, Sequence) else [runs], job, theme=theme)
