@@ -70,7 +70,8 @@ def run_apart(
         _raise_wrong(list(reports.values()), answer)
         raise Wrong(_too_late(reports, limit)) from None
     except RunFailed as error:
-        _raise_wrong(list(reports.values()), answer)
+        told = reports.get(error.failure.member, Report())
+        _raise_wrong([report for report in reports.values() if not report.lost or report is told], answer)
         raise _ended_badly(error.failure, reports, answer) from None
     finally:
         timer.cancel()
