@@ -55,9 +55,10 @@ def run_apart(
     late = threading.Event()
     timer = threading.Timer(limit, late.set)
     timer.daemon = True
-    timer.start()
 
     def hear(name: str, event: dict[str, Any]) -> None:
+        if timer.ident is None:  # loading torch for the first time is not the answer's fault
+            timer.start()
         for key, value in event.items():
             setattr(reports[name], key, value)
 
