@@ -278,11 +278,11 @@ def one_f_one_b(kind: str) -> Answer:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("gpipe", "On rank 0 of 1 with 3 micro-batches, it holds 2 micro-batches after F1: .* at most p − r = 1"),
-        ("late", "it holds 2 micro-batches after F1"),
+        ("gpipe", "On rank 0 of 2 with 4 micro-batches, it holds 3 micro-batches after F2: .* at most p − r = 2"),
+        ("late", "it holds 3 micro-batches after F2"),
         ("early", "On rank 0 of 2 with 4 micro-batches, its first backward comes after 1 forward"),
         ("list", 'must return text such as "F0 F1 B0 B1", and returned a list'),
-        ("once too few", "On rank 0 of 1 with 3 micro-batches, the backward of micro-batch 2 is missing"),
+        ("once too few", "On rank 0 of 2 with 4 micro-batches, the backward of micro-batch 3 is missing"),
         ("spelt", "'forward' in .* cannot be read: write F0 or B0"),
         ("naive", "first backward comes after 1 forward"),
     ],
