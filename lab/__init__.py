@@ -33,9 +33,21 @@ if TYPE_CHECKING:
     from lab.widgets import Compared, Explorer, Question, Views
 
 __all__ = [
+    "Run",
+    "check",
     "compare",
-    "Run", "check", "exercises", "explore", "hint", "load", "plan", "predict", "run", "runs", "simulate", "solution",
-    "task", "view",
+    "exercises",
+    "explore",
+    "hint",
+    "load",
+    "plan",
+    "predict",
+    "run",
+    "runs",
+    "simulate",
+    "solution",
+    "task",
+    "view",
 ]  # fmt: skip
 
 

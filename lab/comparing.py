@@ -90,8 +90,8 @@ def bubble(run: Run) -> float | None:
 
 
 def _most(run: Run, key: str) -> float:
-    return max((row[key] for row in run.summary["memory"]["per_rank"]), default=0)
+    return float(max((row[key] for row in run.summary["memory"]["per_rank"]), default=0))
 
 
 def _sent(run: Run, axis: str) -> float:
-    return sum(row["logical_bytes"] for row in run.summary["communication"] if row["axis"] == axis)
+    return float(sum(row["logical_bytes"] for row in run.summary["communication"] if row["axis"] == axis))

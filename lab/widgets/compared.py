@@ -41,16 +41,8 @@ def _heading(text: str) -> ipywidgets.HTML:
 def _table(runs: Sequence[Run], settings: dict[str, tuple[object, ...]], lines: Sequence[comparing.Line]) -> str:
     """What was set differently, then what came out."""
     heads = "".join(f'<th scope="col">{html.escape(name(i, run))}</th>' for i, run in enumerate(runs))
-    set_rows = "".join(
-        f'<tr><th scope="row">{html.escape(option)}</th>'
-        + "".join(f"<td>{html.escape(str(value))}</td>" for value in values)
-        + "</tr>"
-        for option, values in settings.items()
-    )
-    came_out = "".join(
-        f'<tr><th scope="row">{html.escape(line.name)}</th>' + "".join(_cell(line, i) for i in range(len(runs))) + "</tr>"
-        for line in lines
-    )
+    set_rows = "".join(_row(option, [html.escape(str(v)) for v in values]) for option, values in settings.items())
+    came_out = "".join(_row(line.name, [_cell(line, i) for i in range(len(runs))]) for line in lines)
     return (
         f'<style>{styles()}</style><div class="shardlab shardlab-compared" tabindex="0" role="region"'
         ' aria-label="Runs compared">'
@@ -59,8 +51,12 @@ def _table(runs: Sequence[Run], settings: dict[str, tuple[object, ...]], lines: 
     )
 
 
+def _row(head: str, cells: list[str]) -> str:
+    return f'<tr><th scope="row">{html.escape(head)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+
+
 def _cell(line: comparing.Line, i: int) -> str:
     value = line.values[i]
     words = "none" if value is None else line.words(value)
     change = line.change(i)
-    return f"<td>{html.escape(words)}{f'<small>{html.escape(change)}</small>' if change else ''}</td>"
+    return html.escape(words) + (f"<small>{html.escape(change)}</small>" if change else "")
