@@ -29,7 +29,7 @@ class HasProgram(Protocol):
     def program(self) -> Program: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SlotTable:
     """rows[rank][slot] is "F0" for the forward of micro-batch 0, "B0", "I0", "W0" or "R0" likewise, "." for idle.
 
@@ -70,6 +70,8 @@ class SlotTable:
     def __str__(self) -> str:
         size = max(len(word) for row in self.rows for word in row)
         return "\n".join(" ".join(f"{word:<{size}}" for word in row).rstrip() for row in self.rows)
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         numbers = "".join(f"<th scope='col'>{t + 1}</th>" for t in range(self.slots))

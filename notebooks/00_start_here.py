@@ -185,7 +185,9 @@ assert found["passed"]
 wrong = lab.run(pp=2, steps=2, lr=1.01 * two.job.training.lr)
 right = two.recording.metrics.to_pylist()[1]["reference_loss"]
 difference = abs(wrong.steps[1]["loss"] - right) / right
-print(f"relative difference of the loss after one such update: {difference:.1e}, {difference / LOSS_LIMIT:.0f} × the limit")
+print(
+    f"relative difference of the loss after one such update: {difference:.1e}, {difference / LOSS_LIMIT:.0f} × the limit"
+)
 assert difference > 5 * LOSS_LIMIT
 
 # %% [markdown]

@@ -26,18 +26,18 @@ naive = lab.run(**small, schedule="naive")
 lab.view(naive.replay("toy-2x4"), "timeline")
 
 # %% [markdown]
-# (This is a replay on the described cluster `toy-2x4`, as all timelines of this notebook, so that the picture is the same
-# on every machine. What is replayed has really run: look for the badge.)
+# (This is a replay on the described cluster `toy-2x4`, as most timelines of this notebook, so that the picture is the
+# same on every machine. What is replayed has really run, and has its badge:)
 
 # %%
 naive
 
 # %% [markdown]
-# At each moment one rank works and two stand idle. Three devices, and the speed of one.
+# At each moment one rank works and two stand idle.
 #
 # To count, let us forget hardware for a moment. In a chart of *slots*, the forward of one block takes one slot, its
 # backward two (it has two gradients to work out: of its input and of its weights), and nothing else takes any time.
-# `slot_table` reads the chart off the program that ran:
+# `slot_table` makes the chart from the program that ran. F0 is the forward of micro-batch 0, and B0 its backward:
 
 # %%
 slot_table(naive)
@@ -48,6 +48,8 @@ print(f"{chart.slots} slots = 4 micro-batches × 3 stages × 3 slots; {chart.idl
 assert chart.slots == 4 * 3 * 3 and chart.bubble == Fraction(2, 3)
 
 # %% [markdown]
+# That is how many slots a single device would need for all three blocks. Three devices, and the speed of one.
+#
 # Idle cells divided by all cells is the *bubble*. Here it is 2/3.
 #
 # ## Let the ranks work at the same time
@@ -55,8 +57,8 @@ assert chart.slots == 4 * 3 * 3 and chart.bubble == Fraction(2, 3)
 # When rank 0 is done with the forward of micro-batch 0, nothing keeps it from starting micro-batch 1, while rank 1 works
 # on micro-batch 0. *GPipe* (Huang et al. 2019) does just that: all forwards, then all backwards.
 #
-# How much is still idle? Think of the three lanes: rank 2 cannot start before two forwards are done, and rank 0 gets its
-# first gradient late. Choose before you look.
+# How much is still idle? Rank 2 cannot start before micro-batch 0 has come down to it, and rank 0 gets its first gradient
+# late. Think, or draw it on paper; then choose.
 
 # %%
 lab.predict(
@@ -137,20 +139,21 @@ for m in (1, 2, 4, 8, 16):
 
 # %% [markdown]
 # With one micro-batch GPipe is as idle as the naive way. More micro-batches make the bubble smaller, but each doubling
-# gains less, and small micro-batches use a device badly. (`lab.simulate` compiles the same program as `lab.run`, and
-# works out its times without starting processes.)
+# gains less, and a batch of 16 sequences has no more than 16 micro-batches to give. (`lab.simulate` compiles the same
+# program as `lab.run`, and works out its times without starting processes.)
 
 # %% [markdown]
 # ### Formula, replay, measurement
 #
 # The formula assumes equal stages and free messages. The replay knows that the last stage has the output head to
-# compute as well, and that messages take time. Your machine knows about Python and about cores that ranks share, too.
+# compute as well, and that messages take time. What was measured has Python in it too, and ranks that take turns on
+# too few cores.
 
 # %%
 replay = gpipe.replay("toy-2x4")
 print(f"formula                  {gpipe.summary['bubble']['formula']:.1%}")
 print(f"counted in slots         {float(slot_table(gpipe).bubble):.1%}")
-print(f"replayed on toy-2x4      {lab.analysis.bubble(replay.recording, replay.job, 1):.1%}")
+print(f"replayed on toy-2x4      {replay.summary['bubble']['replayed']:.1%}")
 print(f"measured on this machine {gpipe.summary['bubble']['measured']:.1%}")
 
 # %% [markdown]
@@ -159,7 +162,12 @@ print(f"measured on this machine {gpipe.summary['bubble']['measured']:.1%}")
 
 # %%
 lab.explore(
-    knobs=("pp", "microbatches"), views=("timeline", "bubble_curve"), layers=4, pp=2, schedule="gpipe", cluster="toy-2x4"
+    knobs=("pp", "microbatches"),
+    views=("timeline", "bubble_curve"),
+    layers=4,
+    pp=2,
+    schedule="gpipe",
+    cluster="toy-2x4",
 )
 
 # %% [markdown]
@@ -209,13 +217,14 @@ lab.view(runs["1f1b"], "memory")
 
 # %% [markdown]
 # Under GPipe the number in flight is *m*, so memory grows with every micro-batch that you add to shrink the bubble. Under
-# 1F1B rank *r* holds *p* − *r*, however many micro-batches there are. That is why nobody trains large models with GPipe.
+# 1F1B rank *r* holds *p* − *r*, however many micro-batches there are. Megatron-LM prefers it for this reason (Narayanan
+# et al. 2021, section 2.2.1).
 #
 # ## Interleaving: a smaller bubble, more messages
 #
-# Cut the model into more pieces than there are ranks, and deal them out in turn. With two *chunks* each, rank 0 of two
-# holds blocks 0 and 2, rank 1 blocks 1 and 3. Filling the pipeline then takes a chunk's time for each rank, not a whole
-# stage's (Narayanan et al. 2021, section 2.2.2).
+# Cut the model into more pieces than there are ranks, and deal them out like cards. With two *chunks* each, rank 0 of two
+# holds blocks 0 and 2, rank 1 blocks 1 and 3. To start working, rank 1 then waits for one block of rank 0, not for two
+# (Narayanan et al. 2021, section 2.2.2). First 1F1B, then the same work interleaved:
 
 # %%
 two = {"pp": 2, "layers": 4, "microbatches": 4, "steps": 1}
@@ -241,13 +250,14 @@ for name, run, v in (("1f1b", plain, 1), ("interleaved", interleaved, 2)):
 # %% [markdown]
 # ## Zero bubble: split the backward
 #
-# Why does a backward take two slots? It works out two things:
+# Why does a backward take two slots? It works out two things. For a linear layer y = x·Wᵀ they are
 #
-# - **I**, the gradient of the block's *input*. The rank before is waiting for it.
-# - **W**, the gradient of the block's *weights*. Nobody waits for it until the optimizer step.
+# - **I**, the gradient of the *input*: grad_x = grad_y·W. The rank before is waiting for it.
+# - **W**, the gradient of the *weights*: grad_W = grad_yᵀ·x. Nobody waits for it until the optimizer step.
 #
-# So send off I at once, and keep W for a moment in which the rank would stand idle (Qi et al. 2023). Their schedule
-# ZB-H1 is 1F1B with W moved into the bubbles:
+# Each is a matrix product as large as that of the forward, so each takes one slot. Now do I at once and send it off, and
+# keep W for a moment in which the rank would stand idle (Qi et al. 2023). Their schedule ZB-H1 is 1F1B with W moved into
+# the bubbles:
 
 # %%
 split = lab.run(**small, schedule="zb-h1")
@@ -262,8 +272,8 @@ assert in_flight(split.program) == (3, 3, 3) and in_flight(alternating.program) 
 
 # %% [markdown]
 # Each rank still has its 12 slots of work, but stands idle for 2, not 6. It is not quite free: until its W is done, a
-# micro-batch stays in memory, so now *every* rank holds three. The result is the same to the last bits that rounding
-# allows: the run has its badge.
+# micro-batch stays in memory, so now *every* rank holds three. The result is the same, up to rounding: this run is equal
+# to one process, too.
 #
 # ZB-H2 holds more and idles only while the pipeline fills. ZB-V (Qi et al. 2024) does it with 1F1B's memory, by giving
 # each rank two chunks, one on the way down and one on the way back up. All of them, on four stages and eight
@@ -300,11 +310,12 @@ lab.view(jam.replay("toy-2x4"), "timeline")
 slow, fast = slot_table(jam), slot_table(even)
 print(f"2, 2, 2: {fast.slots} slots, bubble {float(fast.bubble):.1%}")
 print(f"1, 1, 4: {slow.slots} slots, bubble {float(slow.bubble):.1%}")
-assert (fast.slots, slow.slots) == (36, 54) and (fast.bubble, slow.bubble) == (Fraction(1, 3), Fraction(5, 9))
+work = sum(cell != "." for cell in slow.rows[2])
+assert (fast.slots, slow.slots, work) == (36, 54, 48) and (fast.bubble, slow.bubble) == (Fraction(1, 3), Fraction(5, 9))
 
 # %% [markdown]
-# The slowest stage sets the pace, like the slowest lorry on a narrow road. Rank 2 is busy nearly all the time, and the
-# two others wait for it. No schedule helps: the four micro-batches of rank 2 alone take 4 × 4 × 3 = 48 of the 54 slots.
+# The slowest stage sets the pace, as the slowest lorry does on a narrow road. Rank 2 is busy nearly all the time, and the
+# two others wait for it. No schedule helps: rank 2 alone has 4 micro-batches × 4 blocks × 3 slots = 48 slots of work.
 #
 # Equal numbers of blocks are not yet equal stages. The last stage also has the output head, and with a large vocabulary
 # that is a lot of work. Left to itself, the lab cuts by cost:
@@ -321,7 +332,7 @@ assert by_cost.summary["step_seconds"] < by_count.summary["step_seconds"]
 # %% [markdown]
 # ## Now all knobs
 #
-# Start from 1F1B and change the schedule. (`interleaved` and `zb-v` need two chunks, and the lab sets them for you.)
+# Start from 1F1B and change the schedule. What happens to the hatched parts, and what to the memory?
 
 # %%
 lab.explore(
