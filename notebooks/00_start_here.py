@@ -34,9 +34,9 @@ print(f"        in {job.plan.microbatches} micro-batches of {job.microbatch_size
 assert job.plan.microbatches * job.microbatch_size == job.training.batch
 
 # %% [markdown]
-# You know the loop: forward, backward, `optimizer.step()`. One round of it is a *step*. Here the batch of a step is cut
-# into *micro-batches*. The model runs forward and backward on one after the other, the gradients add up, and only then
-# does the optimizer update the weights. (PyTorch users call this gradient accumulation.)
+# You know the loop: forward, backward, `optimizer.step()`. One round of it is a *step*. Here the batch of a step is
+# cut into *micro-batches*. The model runs forward and backward on one after the other, the gradients add up, and only
+# then does the optimizer update the weights. (PyTorch users call this gradient accumulation.)
 #
 # Now look at the second of the two steps:
 
@@ -65,11 +65,11 @@ two = lab.run(pp=2, steps=2)
 two
 
 # %% [markdown]
-# Each of the two processes is a *rank*. The word also means its number, counted from 0: rank 0 and rank 1. On a cluster
-# a rank usually has a GPU of its own; here it has (a share of) a processor core.
+# Each of the two processes is a *rank*. The word also means its number, counted from 0: rank 0 and rank 1. On a
+# cluster a rank usually has a GPU of its own; here it has (a share of) a processor core.
 #
-# Every rank runs the same Python program, but has **its own memory**. Rank 1 cannot look into the tensors of rank 0. If
-# it needs something, it has to be *sent*. Which layers did each rank run forward?
+# Every rank runs the same Python program, but has **its own memory**. Rank 1 cannot look into the tensors of rank 0.
+# If it needs something, it has to be *sent*. Which layers did each rank run forward?
 
 # %%
 layers = {
@@ -90,8 +90,8 @@ lab.view(two, "timeline")
 # Two thick lanes now, one for each rank, and two new things:
 #
 # - **Hatched is idle.** The rank had nothing it could do. Point at it: it says what the rank was waiting for.
-# - **Thin lanes are communication.** They run below the rank that receives. Click on a box, and arrows show the messages
-#   that belong to it: where they came from, where they went.
+# - **Thin lanes are communication.** They run below the rank that receives. Click on a box, and arrows show the
+#   messages that belong to it: where they came from, where they went.
 #
 # Follow micro-batch 0: forward on rank 0, message to rank 1, forward and backward on rank 1, message back to rank 0,
 # backward there. Each of the other micro-batches goes the same way.
@@ -108,19 +108,19 @@ assert len(sent) == 8 and {op["logical_bytes"] for op in sent} == {size}
 
 # %% [markdown]
 # Eight messages: for each of the four micro-batches one of *activations* (the output of `block1`, going up) and one of
-# *gradients* (of the loss, with respect to that output, coming back). Each holds 4 sequences × 64 tokens × 64 numbers of
-# 4 bytes.
+# *gradients* (of the loss, with respect to that output, coming back). Each holds 4 sequences × 64 tokens × 64 numbers
+# of 4 bytes.
 
 # %% [markdown]
 # ## Measured, and replayed
 #
 # What you saw was *measured*: clock times on this machine. They are honest, but rough. If your machine has fewer free
-# cores than the run has ranks, the ranks take turns, and every other program gets in between. Run it again and the boxes
-# have other lengths.
+# cores than the run has ranks, the ranks take turns, and every other program gets in between. Run it again and the
+# boxes have other lengths.
 #
 # A *replay* takes the very operations that were recorded, and asks how long each would take on a described cluster: so
-# fast a device, so fast a network. It gives the same picture on every machine. `toy-2x4` is a small one: 2 nodes of
-# 4 slow devices.
+# fast a device, so fast a network. It gives the same picture on every machine. `toy-2x4` is a small one: 2 nodes of 4
+# slow devices.
 
 # %%
 replayed = two.replay("toy-2x4")
@@ -185,9 +185,7 @@ assert found["passed"]
 wrong = lab.run(pp=2, steps=2, lr=1.01 * two.job.training.lr)
 right = two.recording.metrics.to_pylist()[1]["reference_loss"]
 difference = abs(wrong.steps[1]["loss"] - right) / right
-print(
-    f"relative difference of the loss after one such update: {difference:.1e}, {difference / LOSS_LIMIT:.0f} × the limit"
-)
+print(f"relative difference of the loss after one update: {difference:.1e}, {difference / LOSS_LIMIT:.0f} × the limit")
 assert difference > 5 * LOSS_LIMIT
 
 # %% [markdown]
@@ -207,8 +205,8 @@ assert eight.job.world_size == 8 and eight.summary["parity"]["passed"] and compa
 lab.view(eight)
 
 # %% [markdown]
-# The two pictures are linked. Choose a rank in one of them, and it is marked in the other. Notebooks 01, 03 and 04 take
-# the three ways one at a time, and 05 puts them together.
+# The two pictures are linked. Choose a rank in one of them, and it is marked in the other. Notebooks 01, 03 and 04
+# take the three ways one at a time, and 05 puts them together.
 
 # %% [markdown]
 # ## Where runs are kept
@@ -224,8 +222,8 @@ assert again.steps == two.steps
 
 # %% [markdown]
 # `job.toml` says what was asked for, `program.txt` what each rank was told to do, `ops.parquet` what it did and when,
-# `memory.parquet` what it held, and `summary.json` has the numbers you have seen. `lab.load("latest")` gives the newest
-# run, and `lab.runs()` all of them:
+# `memory.parquet` what it held, and `summary.json` has the numbers you have seen. `lab.load("latest")` gives the
+# newest run, and `lab.runs()` all of them:
 
 # %%
 newest = lab.runs()[:4]
@@ -236,7 +234,8 @@ for run in newest:
 # %% [markdown]
 # ## Sliders
 #
-# You need not write code for each idea. Move a slider (with the mouse, or with Tab and the arrow keys), and this happens:
+# You need not write code for each idea. Move a slider (with the mouse, or with Tab and the arrow keys), and this
+# happens:
 #
 # 1. At once you see a **prediction**: the same program, worked out without processes.
 # 2. Meanwhile real processes start, and train. You can cancel them.
@@ -267,7 +266,8 @@ except JobRefused as refused:
 #
 # <details><summary>1. Rank 1 needs a tensor that rank 0 has computed. What has to happen?</summary>
 #
-# Rank 0 has to send it, and rank 1 has to receive it. Ranks are processes, each with its own memory: nothing is shared.
+# Rank 0 has to send it, and rank 1 has to receive it. Ranks are processes, each with its own memory: nothing is
+# shared.
 # </details>
 #
 # <details><summary>2. On a timeline, how do you tell that a rank was waiting, and for what?</summary>
@@ -277,6 +277,7 @@ except JobRefused as refused:
 #
 # <details><summary>3. A run on eight ranks says "equal to one process". What was compared?</summary>
 #
-# The loss and the norm of the gradient in every step, and all weights after the last one, with those of a single process
-# that started from the same weights and saw the same text. The differences must be within limits that rounding explains.
+# The loss and the norm of the gradient in every step, and all weights after the last one, with those of a single
+# process that started from the same weights and saw the same text. The differences must be within limits that rounding
+# explains.
 # </details>

@@ -1,11 +1,11 @@
 # %% [markdown]
 # # 04 · Pipeline parallel
 #
-# A model that is too large for one device can be cut between its layers: the first layers on rank 0, the next on
-# rank 1, and so on. Then ranks wait for each other. This notebook is about how long, and how to make it less.
+# A model that is too large for one device can be cut between its layers: the first layers on rank 0, the next on rank
+# 1, and so on. Then ranks wait for each other. This notebook is about how long, and how to make it less.
 #
-# **20 minutes**, after notebook 00. Afterwards you can read and draw pipeline charts, work out their idle time, and say
-# what GPipe, 1F1B, interleaving and zero-bubble schedules gain and what they pay for it.
+# **20 minutes**, after notebook 00. Afterwards you can read and draw pipeline charts, work out their idle time, and
+# say what GPipe, 1F1B, interleaving and zero-bubble schedules gain and what they pay for it.
 
 # %%
 from fractions import Fraction
@@ -16,9 +16,9 @@ from lab.slot_table import slot_table
 # %% [markdown]
 # ## Cut the model in three
 #
-# The smallest example: a model of three blocks, one for each of three ranks. What a rank holds is its *stage*. The batch
-# is cut in four micro-batches, and each goes through all stages, forward and then backward, before the next one starts.
-# That is the `naive` way:
+# The smallest example: a model of three blocks, one for each of three ranks. What a rank holds is its *stage*. The
+# batch is cut in four micro-batches, and each goes through all stages, forward and then backward, before the next one
+# starts. That is the `naive` way:
 
 # %%
 small = {"pp": 3, "layers": 3, "microbatches": 4, "steps": 2}
@@ -54,11 +54,11 @@ assert chart.slots == 4 * 3 * 3 and chart.bubble == Fraction(2, 3)
 #
 # ## Let the ranks work at the same time
 #
-# When rank 0 is done with the forward of micro-batch 0, nothing keeps it from starting micro-batch 1, while rank 1 works
-# on micro-batch 0. *GPipe* (Huang et al. 2019) does just that: all forwards, then all backwards.
+# When rank 0 is done with the forward of micro-batch 0, nothing keeps it from starting micro-batch 1, while rank 1
+# works on micro-batch 0. *GPipe* (Huang et al. 2019) does just that: all forwards, then all backwards.
 #
-# How much is still idle? Rank 2 cannot start before micro-batch 0 has come down to it, and rank 0 gets its first gradient
-# late. Think, or draw it on paper; then choose.
+# How much is still idle? Rank 2 cannot start before micro-batch 0 has come down to it, and rank 0 gets its first
+# gradient late. Think, or draw it on paper; then choose.
 
 # %%
 lab.predict(
@@ -84,8 +84,8 @@ slot_table(gpipe)
 
 # %% [markdown]
 # Read it column by column. Slots 1 to 4: rank 0 runs its forwards, and each rank below starts one slot later. Slot 7:
-# rank 2, the last, turns around and starts the backwards. Slot 11: the first gradient is back at rank 0, which has stood
-# idle for six slots.
+# rank 2, the last, turns around and starts the backwards. Slot 11: the first gradient is back at rank 0, which has
+# stood idle for six slots.
 #
 # Is that the chart of the textbooks? Here it is once more, drawn by hand after Narayanan et al. 2021 (figure 3), with
 # `.` for idle. The two must agree in every cell:
@@ -216,15 +216,15 @@ assert peak["gpipe"] == 2 * peak["1f1b"]
 lab.view(runs["1f1b"], "memory")
 
 # %% [markdown]
-# Under GPipe the number in flight is *m*, so memory grows with every micro-batch that you add to shrink the bubble. Under
-# 1F1B rank *r* holds *p* − *r*, however many micro-batches there are. Megatron-LM prefers it for this reason (Narayanan
-# et al. 2021, section 2.2.1).
+# Under GPipe the number in flight is *m*, so memory grows with every micro-batch that you add to shrink the bubble.
+# Under 1F1B rank *r* holds *p* − *r*, however many micro-batches there are. Megatron-LM prefers it for this reason
+# (Narayanan et al. 2021, section 2.2.1).
 #
 # ## Interleaving: a smaller bubble, more messages
 #
-# Cut the model into more pieces than there are ranks, and deal them out like cards. With two *chunks* each, rank 0 of two
-# holds blocks 0 and 2, rank 1 blocks 1 and 3. To start working, rank 1 then waits for one block of rank 0, not for two
-# (Narayanan et al. 2021, section 2.2.2). First 1F1B, then the same work interleaved:
+# Cut the model into more pieces than there are ranks, and deal them out like cards. With two *chunks* each, rank 0 of
+# two holds blocks 0 and 2, rank 1 blocks 1 and 3. To start working, rank 1 then waits for one block of rank 0, not for
+# two (Narayanan et al. 2021, section 2.2.2). First 1F1B, then the same work interleaved:
 
 # %%
 two = {"pp": 2, "layers": 4, "microbatches": 4, "steps": 1}
@@ -236,8 +236,8 @@ interleaved = lab.run(**two, schedule="interleaved", chunks=2)
 slot_table(interleaved)
 
 # %% [markdown]
-# `c0` and `c1` are the two chunks of a rank. The same work takes 27 slots, not 30. With *v* chunks the bubble is
-# (p − 1)/(v·m + p − 1). The price: a micro-batch now changes ranks three times on its way, not once.
+# `c0` and `c1` are the two chunks of a rank. The same work takes 27 slots, not 30. With *v* chunks the bubble is (p −
+# 1)/(v·m + p − 1). The price: a micro-batch now changes ranks three times on its way, not once.
 
 # %%
 for name, run, v in (("1f1b", plain, 1), ("interleaved", interleaved, 2)):
@@ -255,9 +255,9 @@ for name, run, v in (("1f1b", plain, 1), ("interleaved", interleaved, 2)):
 # - **I**, the gradient of the *input*: grad_x = grad_y·W. The rank before is waiting for it.
 # - **W**, the gradient of the *weights*: grad_W = grad_yᵀ·x. Nobody waits for it until the optimizer step.
 #
-# Each is a matrix product as large as that of the forward, so each takes one slot. Now do I at once and send it off, and
-# keep W for a moment in which the rank would stand idle (Qi et al. 2023). Their schedule ZB-H1 is 1F1B with W moved into
-# the bubbles:
+# Each is a matrix product as large as that of the forward, so each takes one slot. Now do I at once and send it off,
+# and keep W for a moment in which the rank would stand idle (Qi et al. 2023). Their schedule ZB-H1 is 1F1B with W
+# moved into the bubbles:
 
 # %%
 split = lab.run(**small, schedule="zb-h1")
@@ -272,8 +272,8 @@ assert in_flight(split.program) == (3, 3, 3) and in_flight(alternating.program) 
 
 # %% [markdown]
 # Each rank still has its 12 slots of work, but stands idle for 2, not 6. It is not quite free: until its W is done, a
-# micro-batch stays in memory, so now *every* rank holds three. The result is the same, up to rounding: this run is equal
-# to one process, too.
+# micro-batch stays in memory, so now *every* rank holds three. The result is the same, up to rounding: this run is
+# equal to one process, too.
 #
 # ZB-H2 holds more and idles only while the pipeline fills. ZB-V (Qi et al. 2024) does it with 1F1B's memory, by giving
 # each rank two chunks, one on the way down and one on the way back up. All of them, on four stages and eight
@@ -298,8 +298,8 @@ lab.view(runs["1f1b"], "schedules")
 # %% [markdown]
 # ## The traffic jam: unequal stages
 #
-# Every chart so far had equal stages. `partition` sets how many blocks each stage gets. Six blocks on three ranks, first
-# two each, then one, one and four:
+# Every chart so far had equal stages. `partition` sets how many blocks each stage gets. Six blocks on three ranks,
+# first two each, then one, one and four:
 
 # %%
 even = lab.run(pp=3, layers=6, microbatches=4, steps=1, partition=(2, 2, 2))
@@ -314,11 +314,12 @@ work = sum(cell != "." for cell in slow.rows[2])
 assert (fast.slots, slow.slots, work) == (36, 54, 48) and (fast.bubble, slow.bubble) == (Fraction(1, 3), Fraction(5, 9))
 
 # %% [markdown]
-# The slowest stage sets the pace, as the slowest lorry does on a narrow road. Rank 2 is busy nearly all the time, and the
-# two others wait for it. No schedule helps: rank 2 alone has 4 micro-batches × 4 blocks × 3 slots = 48 slots of work.
+# The slowest stage sets the pace, as the slowest lorry does on a narrow road. Rank 2 is busy nearly all the time, and
+# the two others wait for it. No schedule helps: rank 2 alone has 4 micro-batches × 4 blocks × 3 slots = 48 slots of
+# work.
 #
-# Equal numbers of blocks are not yet equal stages. The last stage also has the output head, and with a large vocabulary
-# that is a lot of work. Left to itself, the lab cuts by cost:
+# Equal numbers of blocks are not yet equal stages. The last stage also has the output head, and with a large
+# vocabulary that is a lot of work. Left to itself, the lab cuts by cost:
 
 # %%
 large = {"pp": 3, "layers": 6, "microbatches": 4, "vocab": 2048, "cluster": "toy-2x4"}
