@@ -44,15 +44,16 @@ assert job.plan.microbatches * job.microbatch_size == job.training.batch
 lab.view(one, "timeline")
 
 # %% [markdown]
-# This is a *timeline*. Time runs from left to right. Three things to find:
+# This is a *timeline*. Time runs from left to right. Find these three things:
 #
-# - **The lane.** There is one process, so there is one thick lane. It shows what that process computed, and when.
+# - **The lane.** There is one process, so there is one thick lane. It shows what that process computed, and when. The
+#   legend tells the colours.
 # - **The numbers.** They name the micro-batch, counted from 0. First comes the forward of micro-batch 0, then its
-#   backward, which takes about twice as long, then micro-batch 1, and so on. The legend tells the colours.
+#   backward, which takes about twice as long, then micro-batch 1, and so on.
 # - **The end.** The optimizer step comes last, once, after all micro-batches.
 #
-# Point at a box to read what it is. Zoom with the mouse wheel, drag to move; with the keyboard, press Tab until the
-# timeline has the focus, then use the arrow keys.
+# Point at a box to read what it is. Zoom with the mouse wheel, drag to move. The button “? Keys” says how to do the
+# same with the keyboard.
 
 # %% [markdown]
 # ## Two ranks
@@ -81,61 +82,64 @@ for rank, names in layers.items():
 assert layers == {0: ["embedding", "block0", "block1"], 1: ["block2", "block3", "head"]}
 
 # %% [markdown]
-# So rank 1 can begin only when rank 0 has sent it the output of `block1`. On the timeline you can see it wait:
+# So rank 1 can begin only when rank 0 has sent it the output of `block1`. Now there are two thick lanes, one for each
+# rank:
 
 # %%
 lab.view(two, "timeline")
 
 # %% [markdown]
-# Two thick lanes now, one for each rank, and two new things:
+# The hatched parts are *idle*: the rank stood still. Point at one, and it says what the rank was waiting for.
 #
-# - **Hatched is idle.** The rank had nothing it could do. Point at it: it says what the rank was waiting for.
-# - **Thin lanes are communication.** They run below the rank that receives. Click on a box, and arrows show the
-#   messages that belong to it: where they came from, where they went.
-#
-# Follow micro-batch 0: forward on rank 0, message to rank 1, forward and backward on rank 1, message back to rank 0,
-# backward there. Each of the other micro-batches goes the same way.
-
-# %%
-step = [op for op in two.ops if op["step"] == 1]
-sent = [op for op in step if op["kind"] in ("send_act", "send_grad")]
-for op in sent:
-    what = "activations of" if op["kind"] == "send_act" else "gradients for "
-    other = next(rank for rank in op["peers"] if rank != op["rank"])
-    print(f"rank {op['rank']} → rank {other}: {what} micro-batch {op['microbatch']}, {op['logical_bytes']:,} bytes")
-size = job.microbatch_size * job.model.seq * job.model.hidden * 4
-assert len(sent) == 8 and {op["logical_bytes"] for op in sent} == {size}
-
-# %% [markdown]
-# Eight messages: for each of the four micro-batches one of *activations* (the output of `block1`, going up) and one of
-# *gradients* (of the loss, with respect to that output, coming back). Each holds 4 sequences × 64 tokens × 64 numbers
-# of 4 bytes.
-
-# %% [markdown]
 # ## Measured, and replayed
 #
 # What you saw was *measured*: clock times on this machine. They are honest, but rough. If your machine has fewer free
-# cores than the run has ranks, the ranks take turns, and every other program gets in between. Run it again and the
-# boxes have other lengths.
+# cores than the run has ranks, the ranks take turns, and every other program gets in between. Run the cells again and
+# the boxes have other lengths.
 #
-# A *replay* takes the very operations that were recorded, and asks how long each would take on a described cluster: so
-# fast a device, so fast a network. It gives the same picture on every machine. `toy-2x4` is a small one: 2 nodes of 4
-# slow devices.
+# A *replay* takes the very operations that were recorded, and works out how long each would take on a described
+# cluster: so fast a device, so fast a network. It gives the same picture on every machine. `toy-2x4` describes a small
+# cluster of 2 nodes with 4 slow devices each:
 
 # %%
 replayed = two.replay("toy-2x4")
 lab.view(replayed, "timeline")
 
 # %% [markdown]
-# The order of the boxes is the one that ran; only the times are those of the described cluster. Wherever you see a
-# picture, its heading says which of the two it is.
+# The boxes are those that ran, in the order in which they ran. Only the times are those of the described cluster.
+# Follow micro-batch 0 with your finger:
+#
+# 1. its forward on rank 0, while rank 1 is idle, since it has nothing to work on yet;
+# 2. a message to rank 1: a mark in the thin lane below rank 1, because messages are drawn where they arrive;
+# 3. its forward and backward on rank 1;
+# 4. a message back, and its backward on rank 0.
+#
+# Click on a box, and arrows show the messages that belong to it. The heading says which part of both lanes is idle.
+# That part has a name, the *bubble*; notebook 04 is about it, and about the formula beside it. Which messages were
+# sent?
+
+# %%
+step = [op for op in two.ops if op["step"] == 1]
+sent = [op for op in step if op["kind"] in ("send_act", "send_grad")]
+for op in sent:
+    what = "activations" if op["kind"] == "send_act" else "gradients"
+    other = next(rank for rank in op["peers"] if rank != op["rank"])
+    print(f"rank {op['rank']} → rank {other}: {what} of micro-batch {op['microbatch']}, {op['logical_bytes']:,} bytes")
+size = job.microbatch_size * job.model.seq * job.model.hidden * 4
+assert len(sent) == 8 and {op["logical_bytes"] for op in sent} == {size} and job.microbatch_size == 4
+
+# %% [markdown]
+# Eight messages: for each of the four micro-batches one of *activations* (the output of `block1`, on its way to rank
+# 1) and one of *gradients* (of the loss, with respect to that output, on its way back). Each holds 4 sequences × 64
+# tokens × 64 numbers of 4 bytes.
 
 # %% [markdown]
 # ## Can the result be trusted?
 #
-# Before you read on: answer this one. The run starts when you have chosen, and then shows itself.
+# Before you read on: answer this one. The run starts when you have chosen, and then shows itself. (The code of a
+# question is folded away, because it knows the answer. Run the cell like any other.)
 
-# %%
+# %% jupyter={"source_hidden": true}
 SAME, LOWER, HIGHER = "the same, up to rounding", "lower", "higher"
 
 
@@ -205,13 +209,13 @@ assert eight.job.world_size == 8 and eight.summary["parity"]["passed"] and compa
 lab.view(eight)
 
 # %% [markdown]
-# The two pictures are linked. Choose a rank in one of them, and it is marked in the other. Notebooks 01, 03 and 04
-# take the three ways one at a time, and 05 puts them together.
+# The two pictures are linked. Choose a rank, by a click on its lane or its ball or in the list at the top, and it is
+# marked in both. Notebooks 01, 03 and 04 take the three ways one at a time, and 05 puts them together.
 
 # %% [markdown]
 # ## Where runs are kept
 #
-# Every run has a folder of its own, and stays there until you delete it.
+# Every run has a folder of its own, and stays there until you delete it:
 
 # %%
 print(two.folder)
@@ -229,7 +233,7 @@ assert again.steps == two.steps
 newest = lab.runs()[:4]
 assert eight.id in {run.id for run in newest}
 for run in newest:
-    print(run)
+    print(f"{run.id}  {run.status}, loss {run.steps[-1]['loss']:.4f} after {len(run.steps)} steps")
 
 # %% [markdown]
 # ## Sliders

@@ -60,7 +60,7 @@ assert chart.slots == 4 * 3 * 3 and chart.bubble == Fraction(2, 3)
 # How much is still idle? Rank 2 cannot start before micro-batch 0 has come down to it, and rank 0 gets its first
 # gradient late. Think, or draw it on paper; then choose.
 
-# %%
+# %% jupyter={"source_hidden": true}
 lab.predict(
     "04-bubble",
     "GPipe, 3 stages, 4 micro-batches. Which part of all cells is idle?",
@@ -329,6 +329,23 @@ for name, sim in (("equal numbers", by_count), ("equal costs", by_cost)):
     blocks = [len({a.unit for a in lane if a.unit.startswith("block")}) for lane in sim.program.lanes]
     print(f"{name:<14} blocks {blocks}, step {sim.summary['step_seconds']:.2f} s on toy-2x4")
 assert by_cost.summary["step_seconds"] < by_count.summary["step_seconds"]
+
+# %% [markdown]
+# How would you cut unequal layers? It is an exercise, if you like. This answer gives every stage the same number of
+# layers, and the check says what is wrong with it. Make it better (`lab.hint("partition_layers")` helps):
+
+# %%
+lab.task("partition_layers")
+
+
+# %%
+def partition_layers(costs, stages):
+    each = len(costs) // stages
+    cuts = [*range(0, each * stages, each), len(costs)]
+    return [list(range(cuts[i], cuts[i + 1])) for i in range(stages)]
+
+
+lab.check("partition_layers", partition_layers)
 
 # %% [markdown]
 # ## Now all knobs
