@@ -138,8 +138,10 @@ _STYLE = (
     "<style>.lab-slots{overflow-x:auto;padding:2px}"
     ".lab-slots table{border-collapse:separate;border-spacing:1px;font:12px system-ui,sans-serif;margin:0}"
     ".lab-slots caption{text-align:left;font-size:13px;padding:0 0 6px;caption-side:top;color:inherit}"
-    ".lab-slots th{font-weight:400;text-align:center;padding:1px 3px;min-width:1.7em;white-space:nowrap}"
-    ".lab-slots td{text-align:center;padding:5px 1px;border-radius:2px}"
+    ".lab-slots table tr{background:none}"
+    ".lab-slots table th{font-weight:400;text-align:center;padding:1px;min-width:1.5em;white-space:nowrap}"
+    ".lab-slots table tbody th{padding-right:6px}"
+    ".lab-slots table td{text-align:center;padding:5px 1px;border-radius:2px}"
     ".lab-slots td.idle span{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}"
     f"{_rules(PALETTES['light'], '')}{_rules(PALETTES['dark'], 'body[data-jp-theme-light=false] ')}</style>"
 )

@@ -114,9 +114,9 @@ lab.view(replayed, "timeline")
 # 3. its forward and backward on rank 1;
 # 4. a message back, and its backward on rank 0.
 #
-# Click on a box, and arrows show the messages that belong to it. The heading says which part of both lanes is idle.
-# That part has a name, the *bubble*; notebook 04 is about it, and about the formula beside it. Which messages were
-# sent?
+# Click on a box, and arrows show the messages that belong to it. The heading says which part of both thick lanes (the
+# *compute streams* of the ranks) is idle. That part has a name, the *bubble*; notebook 04 is about it, and about the
+# formula beside it. Which messages were sent?
 
 # %%
 step = [op for op in two.ops if op["step"] == 1]

@@ -121,8 +121,9 @@ for rank in range(3):
 # %% [markdown]
 # ## The formula
 #
-# Call the number of stages *p* and that of micro-batches *m*. Each rank works for *m* micro-batches. Besides, the
-# pipeline has to fill and to drain, which costs every rank the time of *p* − 1 more. So
+# Call the number of stages *p* and that of micro-batches *m*. Each rank works for *m* micro-batches. Besides, it
+# stands idle while the pipeline fills and drains: for *p* − 1 forwards and *p* − 1 backwards, the time of *p* − 1
+# micro-batches. So
 #
 # $$\text{bubble} = \frac{\text{idle}}{\text{total}} = \frac{p-1}{m+p-1}$$
 #
@@ -158,17 +159,10 @@ print(f"measured on this machine {gpipe.summary['bubble']['measured']:.1%}")
 
 # %% [markdown]
 # Play with it. The curve is the formula, and each of your runs becomes a mark on the picture. Set `pp` to 4, then move
-# `microbatches` up.
+# `microbatches` up. What is measured scatters; switch to “Replayed on toy-2x4”, and the shape of the chart comes out.
 
 # %%
-lab.explore(
-    knobs=("pp", "microbatches"),
-    views=("timeline", "bubble_curve"),
-    layers=4,
-    pp=2,
-    schedule="gpipe",
-    cluster="toy-2x4",
-)
+lab.explore(knobs=("pp", "microbatches"), views=("timeline", "bubble_curve"), layers=4, pp=2, schedule="gpipe")
 
 # %% [markdown]
 # ## 1F1B: the same bubble, less memory
@@ -196,9 +190,10 @@ assert all(recorded_order(alternating, rank) == chart.order(rank) for rank in ra
 
 # %% [markdown]
 # (By hand after Narayanan et al. 2021, figure 4.) The step takes as long as before. But follow rank 0: it runs three
-# forwards, and then waits for a backward before it starts the fourth. More than three are never in flight.
+# forwards, and then waits for a backward before it starts the fourth. Never are more than three in flight.
 #
-# With more micro-batches the gap gets wide. Four stages, eight micro-batches, measured in the real processes:
+# With more micro-batches the gap gets wide. Four stages and eight micro-batches; the bytes are measured in the
+# processes:
 
 # %%
 from engine.dryrun import in_flight
@@ -353,9 +348,7 @@ lab.check("partition_layers", partition_layers)
 # Start from 1F1B and change the schedule. What happens to the hatched parts, and what to the memory?
 
 # %%
-lab.explore(
-    knobs=("pp", "microbatches", "schedule", "chunks"), views=("timeline", "memory"), layers=8, pp=4, cluster="toy-2x4"
-)
+lab.explore(knobs=("pp", "microbatches", "schedule", "chunks"), views=("timeline", "memory"), layers=8, pp=4)
 
 # %% [markdown]
 # ## Three questions
@@ -378,5 +371,5 @@ lab.explore(
 # the optimizer, at the end of the step. While they wait, the activations they need stay in memory.
 # </details>
 
-# %%
+# %% jupyter={"source_hidden": true}
 assert Fraction(7, 64 + 7) < Fraction(1, 10) <= Fraction(7, 63 + 7)  # the first answer
