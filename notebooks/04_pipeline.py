@@ -196,7 +196,7 @@ assert all(recorded_order(alternating, rank) == chart.order(rank) for rank in ra
 # processes:
 
 # %%
-from engine.dryrun import in_flight
+from engine.dryrun import dry_run, in_flight
 
 deep = {"pp": 4, "layers": 8, "microbatches": 8, "steps": 1}
 runs = {name: lab.run(**deep, schedule=name) for name in ("gpipe", "1f1b")}
@@ -270,22 +270,30 @@ assert in_flight(split.program) == (3, 3, 3) and in_flight(alternating.program) 
 # micro-batch stays in memory, so now *every* rank holds three. The result is the same, up to rounding: this run is
 # equal to one process, too.
 #
-# ZB-H2 holds more and idles only while the pipeline fills. ZB-V (Qi et al. 2024) does it with 1F1B's memory, by giving
-# each rank two chunks, one on the way down and one on the way back up. All of them, on four stages and eight
-# micro-batches:
+# ZB-H2 starts more forwards early, so that it can always fill a gap with some W. ZB-V (Qi et al. 2024) gives each rank
+# two chunks, one on the way down and one on the way back up, and needs no more memory than rank 0 does under 1F1B. All
+# schedules on four stages and eight micro-batches:
 
 # %%
-print("schedule     bubble   in flight on ranks 0…3   messages")
-for name, v in (("naive", 1), ("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zb-h1", 1), ("zb-h2", 1), ("zb-v", 2)):
+both = {"interleaved", "zb-v"}  # these need two chunks on each rank
+print("schedule      bubble   without filling   in flight on ranks 0…3   messages")
+for name in ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"):
+    v = 2 if name in both else 1
     sim = lab.simulate(**deep, schedule=name, chunks=v)
-    counted = slot_table(sim).bubble
+    counted, own = slot_table(sim).bubble, dry_run(sim.program).span_bubble()
     messages = sum(action.kind.startswith("send") for _, _, action in sim.program)
     held = ", ".join(f"{n / v:g}" for n in in_flight(sim.program))
-    print(f"{name:<12} {float(counted):>6.1%}   {held:<24} {messages}")
+    print(f"{name:<12} {float(counted):>7.1%}   {float(own):>15.1%}   {held:<24} {messages}")
     assert counted == Fraction(sim.summary["bubble"]["formula"]).limit_denominator(1000)
+    assert (own == 0) == (name in ("zb-h2", "zb-v"))
 
 # %% [markdown]
-# (In flight is counted in whole stages: a chunk of two counts half.) The same as a picture:
+# In flight is counted in whole stages: a chunk of two counts half. *Without filling* is how the zero-bubble papers
+# count: each rank's clock starts with its own first forward. Then ZB-H2 and ZB-V have no bubble at all. The wait
+# before that first forward can be filled by the step before, if the ranks do not meet between two steps. Here they do,
+# to add up the norm of the gradient.
+#
+# The same schedules as pictures:
 
 # %%
 lab.view(runs["1f1b"], "schedules")
