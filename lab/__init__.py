@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from engine.program import Program
     from lab.execution import OnProgress
     from lab.widgets import Explorer, Question, Views
+    from lab.widgets.plot import Plot
 
-__all__ = ["Run", "explore", "load", "plan", "predict", "run", "runs", "simulate", "view"]
+__all__ = ["Run", "explore", "load", "picture", "plan", "predict", "run", "runs", "simulate", "view"]
 
 
 def run(
@@ -182,3 +183,13 @@ def predict(
     from lab import widgets
 
     return widgets.ask(key, question, choices, number, truth, run, then)
+
+
+def picture(figure: Callable[..., Any], *args: Any, **options: Any) -> Plot:
+    """A figure of `lab.figures` in a notebook, in the colours of its page: `lab.picture(figures.memory_by_zero, runs)`.
+
+    figure: is called with `args`, `options` and `theme`, "light" or "dark".
+    """
+    from lab import widgets
+
+    return widgets.picture(figure, args, options)

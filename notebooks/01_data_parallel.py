@@ -8,11 +8,11 @@
 
 # %%
 import numpy as np
-import plotly.graph_objects as go
 
 import lab
 from engine.data import global_batch, microbatches
 from engine.formulas import parameters
+from lab import figures
 
 # %% [markdown]
 # ## One step of four replicas
@@ -42,10 +42,11 @@ print(f"equal to one process: {run.summary['parity']['passed']}")
 # ## 10,000 samples on four ranks
 #
 # Tutorials explain data parallelism with 10,000 images: each of 4 GPUs takes 2,500, and all make the same update. We
-# check it with 10,000 short texts, since the model here reads text. Nothing in data parallelism cares: it cuts the batch
-# between samples and never looks inside one.
+# check it with 10,000 short texts, since the model here reads text. Nothing in data parallelism cares: it cuts the
+# batch between samples and never looks inside one.
 #
-# Four ranks saw different samples, one process saw all of them. Both make two updates. **How far apart are the weights?**
+# Four ranks saw different samples, one process saw all of them. Both make two updates. **How far apart are the
+# weights?**
 
 # %%
 lab.predict(
@@ -90,7 +91,9 @@ assert np.array_equal(np.concatenate(shares), whole)
 # %%
 parity = big.summary["parity"]
 assert parity["passed"] and parity["param_max_abs_diff"] < 1e-6
-print(f"weights: largest difference {parity['param_max_abs_diff']:.1e}, on any of 4 ranks, after {len(big.steps)} steps")
+print(
+    f"weights: largest difference {parity['param_max_abs_diff']:.1e}, on any of 4 ranks, after {len(big.steps)} steps"
+)
 print(f"loss:    largest difference {parity['loss_max_abs_diff']:.1e}, at a loss of {big.steps[-1]['loss']:.4f}")
 
 # %% [markdown]
@@ -109,8 +112,8 @@ for action in run.program.lanes[0][6:]:
 
 # %% [markdown]
 # A `reduce` only *starts* an all-reduce; the `step` at the end waits for all of them. How large should a bucket be? One
-# huge bucket is full only when backward is over, so nothing is left to hide it behind. Here are three sizes, replayed on
-# a described cluster (`toy-2x4`), because on this machine ranks and messages share the cores.
+# huge bucket is full only when backward is over, so nothing is left to hide it behind. Here are three sizes, replayed
+# on a described cluster (`toy-2x4`), because on this machine ranks and messages share the cores.
 
 # %%
 sizes = {kb: lab.run(dp=4, microbatches=1, steps=1, bucket_kb=kb) for kb in (160, 450, 10_000)}
@@ -156,8 +159,8 @@ lab.predict(
     "01-bytes",
     "From 4 to 64 replicas of this model, each rank sends per step:",
     choices={
-        "16 times as much": "That is the tempting reading of 'all-reduce grows with the number of GPUs': 16× the ranks.",
-        "3 times as much": "log₂ 64 = 6 against log₂ 4 = 2: so it would be on a tree where each level resends everything.",
+        "16 times as much": "Tempting: 'all-reduce grows with the number of GPUs'. But each rank still has one gradient.",
+        "3 times as much": "log₂ 64 ÷ log₂ 4 = 3: the depth of a tree. Trees take hops, not bytes.",
         "about a third more": "2(n−1)/n goes from 1.5 to 1.97 and can never pass 2.",
         "exactly as much": "Nearly, and in the limit. The factor 2(n−1)/n still grows a little.",
     },
@@ -173,24 +176,19 @@ lab.predict(
 # Counted, not assumed: two and four replicas really run, the others are simulated: the same program, without processes.
 
 # %%
-sent = {}
-for n in (2, 4, 8, 16, 32, 64):
-    made = lab.run if n <= 4 else lab.simulate
-    one = made(dp=n, microbatches=1, batch=64, steps=1, **({} if n <= 4 else {"cluster": "a100-dgx"}))
+more = [lab.run(dp=n, microbatches=1, batch=64, steps=1) for n in (2, 4)]
+more += [lab.simulate(dp=n, microbatches=1, batch=64, cluster="a100-dgx") for n in (8, 16, 64)]
+for one in more:
+    n = one.job.plan.dp
     [row] = [row for row in one.communication_table if row["axis"] == "dp"]
-    sent[n] = row["logical_bytes"]
-    print(f"n = {n:>2}: {sent[n]:>9,} bytes = {sent[n] / S:.4f} · S  ({'counted' if n <= 4 else 'simulated'})")
-    assert sent[n] * n == 2 * (n - 1) * S  # exactly
-
-# %%
-figure = go.Figure(go.Scatter(x=list(sent), y=[b / S for b in sent.values()], mode="lines+markers", name="2(n−1)/n"))
-figure.add_hline(y=2, line_dash="dash", annotation_text="never more than 2 S")
-figure.update_layout(title="Sixteen times the ranks, a third more bytes each", xaxis_title="replicas n", height=320)
-figure.update_yaxes(title="bytes sent by each rank ÷ S", range=[0, 2.3])
+    how = "simulated" if one.status == "simulated" else "counted"
+    print(f"n = {n:>2}: {row['logical_bytes']:>9,} bytes = {row['logical_bytes'] / S:.4f} · S  ({how})")
+    assert row["logical_bytes"] * n == 2 * (n - 1) * S  # exactly
+lab.picture(figures.all_reduce_bytes, more)
 
 # %% [markdown]
-# So is "all-reduce cost grows linearly with the number of GPUs" wrong? In bytes, yes: 2(n−1)/n · S is flat. In *hops*, no:
-# a ring takes 2(n−1) of them one after the other, so small tensors do get slower. Notebook 06 weighs the two.
+# So is "all-reduce cost grows linearly with the number of GPUs" wrong? In bytes, yes: 2(n−1)/n · S is flat. In *hops*,
+# no: a ring takes 2(n−1) of them one after the other, so small tensors do get slower. Notebook 06 weighs the two.
 #
 # ## Gradient accumulation
 #

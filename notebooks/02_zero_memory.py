@@ -8,16 +8,17 @@
 # ZeRO-3 can peak above ZeRO-2, and of what the percentages in tutorials are percentages.
 
 # %%
-import plotly.graph_objects as go
-
 import lab
 from engine.formulas import parameters
+from engine.precision import PRECISIONS
+from lab import figures
+from lab.figures.zero import saved_share
 
 # %% [markdown]
 # ## Sixteen bytes for each parameter
 #
-# Four replicas, four times the same training step, with ZeRO stage 0 (plain data parallel) to 3. Each run uses four real
-# processes, and each ends with the same weights as one process. Look at the memory of plain data parallel first.
+# Four replicas, four times the same training step, with ZeRO stage 0 (plain data parallel) to 3. Each run uses four
+# real processes, and each ends with the same weights as one process. Look at the memory of plain data parallel first.
 
 # %%
 runs = {stage: lab.run(dp=4, zero=stage, microbatches=4, steps=1) for stage in range(4)}
@@ -26,8 +27,8 @@ lab.view(runs[0], "memory")
 
 # %% [markdown]
 # Four equal bars. Below the *activations* (what forward keeps for backward) lies the *model state*: parameters,
-# gradients, and the optimizer's state. Adam keeps two numbers for each parameter, a running mean and a running square of
-# its gradient.
+# gradients, and the optimizer's state. Adam keeps two numbers for each parameter, a running mean and a running square
+# of its gradient.
 
 # %%
 STATE = ("params", "grads", "optimizer")
@@ -44,8 +45,9 @@ print(f"plain data parallel, fp32: {params:g} + {grads:g} + {optimizer:g} bytes 
 assert state(runs[0]) == [4, 4, 8] and all(state(runs[0], rank) == [4, 4, 8] for rank in range(4))
 
 # %% [markdown]
-# All four ranks hold the same 16 bytes. ZeRO-1 cuts the optimizer's state into four *shards*, one a rank: rank i updates
-# only its quarter of the parameters, then all ranks gather the four quarters. **How much model state does that save?**
+# All four ranks hold the same 16 bytes. ZeRO-1 cuts the optimizer's state into four *shards*, one a rank: rank i
+# updates only its quarter of the parameters, then all ranks gather the four quarters. **How much model state does that
+# save?**
 
 # %%
 lab.predict(
@@ -65,13 +67,21 @@ lab.predict(
 # ZeRO-2 shards the gradients too, ZeRO-3 also the parameters. Measured on rank 0 of the four runs:
 
 # %%
-FORMULA = {0: (4, 4, 8), 1: (4, 4, 8 / 4), 2: (4, 4 / 4, 8 / 4), 3: (4 / 4, 4 / 4, 8 / 4)}
+FORMULA = {0: [4, 4, 8], 1: [4, 4, 8 / 4], 2: [4, 4 / 4, 8 / 4], 3: [4 / 4, 4 / 4, 8 / 4]}
+
+
+def told(run):
+    parts, total = state(run), sum(state(run))
+    return f"{' + '.join(f'{part:g}' for part in parts)} = {total:g} bytes, saves {1 - total / 16:.2%}"
+
+
 for stage, run in runs.items():
-    params, grads, optimizer = state(run)
-    saved = 1 - (params + grads + optimizer) / 16
-    print(f"ZeRO-{stage}: {params:g} + {grads:g} + {optimizer:g} = {params + grads + optimizer:>2g} bytes, saves {saved:.2%}")
-    assert tuple(state(run)) == FORMULA[stage]
-lab.view(runs[3], "memory")
+    print(f"ZeRO-{stage}: {told(run)}")
+    assert (
+        state(run) == FORMULA[stage]
+        and run.summary["memory"]["per_rank"][0] == run.summary["memory"]["predicted_per_rank"][0]
+    )
+lab.picture(figures.memory_by_zero, [*runs.values()])
 
 # %% [markdown]
 # With N replicas the state of a rank is 16, 8 + 8/N, 4 + 12/N and 16/N bytes for each parameter. That is the whole of
@@ -80,15 +90,13 @@ lab.view(runs[3], "memory")
 # ## The percentages tutorials quote
 #
 # Large models train in *mixed precision*: parameters and gradients take 2 bytes each, while Adam keeps its two numbers
-# and a master copy of the parameters in fp32, 12 bytes. Also 16, but split 2 + 2 + 12. The lab runs fp32; mixed precision
-# it can only simulate so far, which books the same ledger without data.
+# and a master copy of the parameters in fp32, 12 bytes. Also 16, but split 2 + 2 + 12. The lab runs fp32; mixed
+# precision it can only simulate so far, which books the same ledger without data.
 
 # %%
 mixed = {stage: lab.simulate(dp=4, zero=stage, precision="mixed16") for stage in range(4)}
 for stage, run in mixed.items():
-    params, grads, optimizer = state(run)
-    saved = 1 - (params + grads + optimizer) / 16
-    print(f"ZeRO-{stage}: {params:g} + {grads:g} + {optimizer:g} = {params + grads + optimizer:>4g} bytes, saves {saved:.2%}")
+    print(f"ZeRO-{stage}: {told(run)}")
 assert state(mixed[0]) == [2, 2, 12] and [sum(state(run)) for run in mixed.values()] == [16, 7, 5.5, 4]
 
 # %% [markdown]
@@ -98,37 +106,25 @@ assert state(mixed[0]) == [2, 2, 12] and [sum(state(run)) for run in mixed.value
 assert state(runs[0])[2] / state(runs[0])[0] == 2 and state(mixed[0])[2] / state(mixed[0])[0] == 6
 
 # %% [markdown]
-# **"ZeRO-1 saves 75 %, ZeRO-2 87.5 %, ZeRO-3 95 %."** Each number is true of something. Here is the share of *all* model
-# state that each stage saves with N replicas. The dotted lines are the three claims.
+# **"ZeRO-1 saves 75 %, ZeRO-2 87.5 %, ZeRO-3 95 %."** Each number is true of something. Here is the share of *all*
+# model state that each stage saves with N replicas. The dotted lines are the three claims.
 
 # %%
-REPLICAS = [2, 4, 8, 16, 20, 32, 64, 128, 256]
-
-
-def saving(stage, n, precision):
-    """Share of a rank's model state that a ZeRO stage saves on n replicas."""
-    parts = {"fp32": (4, 4, 8), "mixed": (2, 2, 12)}[precision]
-    return sum(parts[3 - stage :]) / 16 * (1 - 1 / n)
-
-
-for stage, run in runs.items():
-    assert saving(stage, 4, "fp32") == 1 - sum(state(run)) / 16
-    assert saving(stage, 4, "mixed") == 1 - sum(state(mixed[stage])) / 16
-figure = go.Figure(layout={"title": "Only ZeRO-3 saves ever more", "height": 380})
-for stage, dash in ((1, "dot"), (2, "dash"), (3, "solid")):
-    line = [saving(stage, n, "mixed") for n in REPLICAS]
-    figure.add_scatter(x=REPLICAS, y=line, name=f"ZeRO-{stage}, mixed precision", line_dash=dash)
-for claim in (0.75, 0.875, 0.95):
-    figure.add_hline(y=claim, line_dash="dot", line_color="grey", annotation_text=f"claimed: {claim:.1%}")
-figure.update_xaxes(title="replicas N", type="log", tickvals=REPLICAS)
-figure.update_yaxes(title="saved share of model state", tickformat=".0%", range=[0, 1.05])
+fp32, half = PRECISIONS["fp32"], PRECISIONS["mixed16"]
+for stage in range(4):
+    assert saved_share(stage, 4, fp32) == 1 - sum(state(runs[stage])) / 16
+    assert saved_share(stage, 4, half) == 1 - sum(state(mixed[stage])) / 16
+lab.picture(figures.zero_savings, [mixed[1], mixed[2], mixed[3]], claims=(0.75, 0.875, 0.95))
 
 # %%
-assert saving(1, 4, "fp32") == 0.375 and saving(1, 4, "mixed") == 0.5625
-assert saving(1, float("inf"), "mixed") == 0.75 and saving(2, float("inf"), "mixed") == 0.875
-assert saving(3, 4, "fp32") == 0.75 and saving(3, 8, "fp32") == 0.875 and saving(3, 20, "fp32") == 0.95
-print(f"ZeRO-1 with N = 4: {saving(1, 4, 'fp32'):.1%} (fp32), {saving(1, 4, 'mixed'):.2%} (mixed precision)")
-print(f"ZeRO-2 with N = 4: {saving(2, 4, 'fp32'):.2%} (fp32), {saving(2, 4, 'mixed'):.2%} (mixed precision)")
+many = float("inf")
+assert saved_share(1, 4, fp32) == 0.375 and saved_share(1, 4, half) == 0.5625 and saved_share(1, many, half) == 0.75
+assert saved_share(2, 4, fp32) == 0.5625 and saved_share(2, 4, half) == 0.65625 and saved_share(2, many, half) == 0.875
+assert [saved_share(3, n, half) for n in (4, 8, 20)] == [0.75, 0.875, 0.95]
+for stage, n in ((1, 4), (2, 4), (3, 4), (3, 8), (3, 20)):
+    print(
+        f"ZeRO-{stage}, N = {n:>2}: {saved_share(stage, n, fp32):.2%} in fp32, {saved_share(stage, n, half):.2%} mixed"
+    )
 
 # %% [markdown]
 # - **75 %** for ZeRO-1 with N = 4 is true of the *optimizer's state* alone. Of all model state it is 37.5 % in fp32 and
@@ -139,57 +135,66 @@ print(f"ZeRO-2 with N = 4: {saving(2, 4, 'fp32'):.2%} (fp32), {saving(2, 4, 'mix
 # ## The gather peak
 #
 # ZeRO-3 holds a quarter of the parameters, but a layer needs all of its own to compute. So before a layer runs, its
-# parameters are *gathered* from all ranks, and released afterwards. In the ledger of rank 0 they are the flickering band.
+# parameters are *gathered* from all ranks, and released afterwards. In the ledger of rank 0 they are the flickering
+# band.
 
 # %%
 lab.view(runs[3], "memory_over_time", rank=0)
 
 # %% [markdown]
 # How high does it flicker? By default the lab gathers one layer ahead (*prefetch*), so that the gather hides behind the
-# layer before. Then two layers are there at once. The bounds come from layer sizes alone: a block of width h has
-# 12 h² + 13 h parameters (four matrices, biases, two norms).
+# layer before. Then two layers are there at once. The bounds come from layer sizes alone: a block of width h has 12 h²
+# + 13 h parameters (four matrices, biases, two norms).
 
 # %%
-h, Ψ = 64, parameters(runs[3].job)
+h, Ψ = runs[3].job.model.hidden, parameters(runs[3].job)
 block = 4 * (12 * h * h + 13 * h)  # bytes
-choices = {"no prefetch": {"prefetch": 0}, "one ahead": {}, "three ahead": {"prefetch": 3}, "kept": {"keep_gathered": True}}
-gathered = {}
-for name, options in choices.items():
-    held = lab.run(dp=4, zero=3, steps=1, **options).summary["memory"]["per_rank"][0]
-    gathered[name] = held["gathered_peak"]
-    print(f"{name:>12}: {held['gathered_peak']:>7,} bytes gathered, {held['gathered_peak'] / block:.2f} blocks")
-assert list(gathered.values()) == [block, 2 * block, 4 * block, 4 * Ψ]
+choices = {"no prefetch": {"prefetch": 0}, "three ahead": {"prefetch": 3}, "kept": {"keep_gathered": True}}
+ahead = {"one ahead": runs[3]} | {
+    name: lab.run(dp=4, zero=3, microbatches=4, steps=1, **options) for name, options in choices.items()
+}
+gathered = {name: run.summary["memory"]["per_rank"][0]["gathered_peak"] for name, run in ahead.items()}
+for name, most in gathered.items():
+    print(f"{name:>12}: {most:>7,} bytes gathered, {most / block:.2f} blocks")
+assert gathered == {"one ahead": 2 * block, "no prefetch": block, "three ahead": 4 * block, "kept": 4 * Ψ}
 
 # %% [markdown]
 # *Kept* means: gathered once a step and released at its end, 4 bytes for each parameter on top of the shard. Then
-# ZeRO-3 holds more than ZeRO-2 does, and that is one answer to a question often asked: **why does ZeRO-3 need more memory
-# than ZeRO-2?** Small models give another. Here is a model of a single block:
+# ZeRO-3 holds more than ZeRO-2 does, and that is one answer to a question often asked: **why does ZeRO-3 need more
+# memory than ZeRO-2?** Small models give another. Here is a model of a single block:
+
 
 # %%
-kept, small2, small3 = (
-    lab.run(dp=4, steps=1, **options)
-    for options in ({"zero": 3, "keep_gathered": True}, {"zero": 2, "layers": 1}, {"zero": 3, "layers": 1})
-)
-peaks = [run.summary["memory"]["per_rank"][0]["total_peak"] for run in (runs[2], kept, small2, small3)]
-print(f"4 blocks: ZeRO-2 peaks at {peaks[0]:,} bytes, ZeRO-3 with kept parameters at {peaks[1]:,}")
-print(f"1 block:  ZeRO-2 peaks at {peaks[2]:,} bytes, ZeRO-3 as usual at {peaks[3]:,}")
-assert peaks[1] - peaks[0] == Ψ  # the shard: 4 bytes / 4 ranks for each parameter
-assert peaks[3] > peaks[2] and small3.summary["parity"]["passed"]
+def peak(run):
+    return run.summary["memory"]["per_rank"][0]["total_peak"]
+
+
+kept = ahead["kept"]
+small2, small3 = (lab.run(dp=4, zero=stage, layers=1, microbatches=4, steps=1) for stage in (2, 3))
+print(f"4 blocks: ZeRO-2 peaks at {peak(runs[2]):,} bytes, ZeRO-3 with kept parameters at {peak(kept):,}")
+print(f"1 block:  ZeRO-2 peaks at {peak(small2):,} bytes, ZeRO-3 as usual at {peak(small3):,}")
+assert peak(kept) - peak(runs[2]) == Ψ  # the shard: 4 bytes, on 4 ranks, for each parameter
+most = small3.summary["memory"]["per_rank"][0]["gathered_peak"]
+assert peak(small3) - peak(small2) == most - 3 * parameters(small3.job) > 0  # gathered, less 3/4 of 4 bytes
+lab.picture(figures.memory_by_zero, [small2, small3])
 
 # %% [markdown]
-# With one block, two layers at once are most of the model: what is gathered outweighs what sharding saved. It takes many
-# layers, so that two of them are a small part, for ZeRO-3 to pay. And it never touches activations and buffers: in the
-# picture below the state is the smaller part of the bar.
+# With one block, two layers at once are most of the model, and what is gathered outweighs what sharding saved. It takes
+# many layers, so that two of them are a small part, for ZeRO-3 to pay. And no stage touches *activations*: even in the
+# run with four blocks, what is left of the state under ZeRO-3 is only a third of the peak.
 
 # %%
-lab.compare(runs[2], runs[3])
+share = sum(state(runs[3])) * Ψ / peak(runs[3])
+print(f"ZeRO-3: {share:.0%} of the peak is model state")
+assert 0.3 < share < 0.35
 
 # %% [markdown]
 # ## What it costs to send
 #
-# Plain data parallel sends 2(N−1)/N · 4Ψ bytes a step: an all-reduce is a *reduce-scatter* (each rank ends with its shard
-# of the sum) followed by an *all-gather* (each rank collects all shards). ZeRO uses exactly these halves. In units of
-# (N−1)/N · 4Ψ, measured on rank 0:
+# Plain data parallel sends 2(N−1)/N · 4Ψ bytes a step: an all-reduce is a *reduce-scatter* (each rank ends with its
+# shard of the sum) followed by an *all-gather* (each rank collects all shards). ZeRO uses exactly these halves. In
+# units of (N−1)/N · 4Ψ, measured on rank 0:
+
 
 # %%
 def volume(run):
@@ -205,8 +210,8 @@ assert [sum(volume(run).values()) for run in whole.values()] == [2, 2, 2, 3]
 
 # %% [markdown]
 # The paper's result (section 7): stages 1 and 2 cost nothing extra, stage 3 half as much again, since parameters are
-# gathered for the forward and again for the backward. **"Low, medium, high" is wrong for stages 1 and 2.** But the paper
-# counts a step without accumulation. The runs above had four micro-batches:
+# gathered for the forward and again for the backward. **"Low, medium, high" is wrong for stages 1 and 2.** But the
+# paper counts a step without accumulation. The runs above had four micro-batches:
 
 # %%
 M = 4
@@ -215,13 +220,12 @@ for stage, run in runs.items():
 assert [sum(volume(run).values()) for run in runs.values()] == [2, 2, M + 1, 3 * M]
 
 # %% [markdown]
-# ZeRO-2 has no room for whole gradients between micro-batches, so it reduces after each: m + 1. ZeRO-3 also gathers anew
-# each time: 3m. Keeping the gathered parameters gives the traffic of ZeRO-2 back, for memory:
+# ZeRO-2 has no room for whole gradients between micro-batches, so it reduces after each: m + 1. ZeRO-3 also gathers
+# anew each time: 3m. Keeping the gathered parameters gives the traffic of ZeRO-2 back, for memory:
 
 # %%
-many_kept = lab.run(dp=4, zero=3, microbatches=M, keep_gathered=True, steps=1)
-print(f"ZeRO-3, kept: {sum(volume(many_kept).values()):g} = {volume(many_kept)}")
-assert sum(volume(many_kept).values()) == M + 1
+print(f"ZeRO-3, kept: {sum(volume(kept).values()):g} = {volume(kept)}")
+assert sum(volume(kept).values()) == M + 1
 
 # %% [markdown]
 # ## Try it
@@ -250,8 +254,8 @@ for n, printed in PAPER.items():
         assert abs(booked - expected) <= 10.0 ** -len(str(expected).partition(".")[2])
 
 # %% [markdown]
-# Plain data parallel needs 120 GB of state, more than the 80 GB of an A100. ZeRO-1 on four of them already fits, with one
-# sequence of activations. On 64, this is what a rank holds, activations and buffers included:
+# Plain data parallel needs 120 GB of state, more than the 80 GB of an A100. ZeRO-1 on four of them already fits, with
+# one sequence of activations. On 64, this is what a rank holds, activations and buffers included:
 
 # %%
 plain = lab.simulate(dp=4, zero=0, batch=4, microbatches=1, cluster="a100-dgx", **GPT)
@@ -281,4 +285,4 @@ lab.view(large[64, 3], "memory")
 # </details>
 
 # %%
-assert f"{saving(2, 8, 'mixed'):.1%}" == "76.6%"
+assert f"{saved_share(2, 8, half):.1%}" == "76.6%"

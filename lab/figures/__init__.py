@@ -5,11 +5,13 @@ The functions here take a run; each file holds the pure function behind one figu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import plotly.graph_objects as go
 import plotly.io
 
+from engine.formulas import parameters
 from engine.job import Job
 from engine.recording import Recording
 from lab import analysis
@@ -20,7 +22,9 @@ from lab.figures.comparison import comparison_figure
 from lab.figures.grid import Colour, activity_grid, grid_figure, node_grid
 from lab.figures.memory import memory_figure, memory_over_time_figure
 from lab.figures.palette import CONFIG, Theme, empty
+from lab.figures.replicas import all_reduce_figure
 from lab.figures.timeline import timeline_figure
+from lab.figures.zero import memory_by_zero_figure, savings_figure
 
 __all__ = [
     "bubble",
@@ -168,3 +172,32 @@ def bubble(
     """Where each rank's time went."""
     checked(selected, run.job)
     return bubble_figure(run.recording, run.job, step=step, theme=theme, selected=selected)
+
+
+def memory_by_zero(runs: Sequence[HasRecording], rank: int = 0, theme: Theme = "light") -> go.Figure:
+    """What one rank holds at most in runs of several ZeRO stages, beside the formula."""
+    names = [f"ZeRO-{run.job.plan.zero}" for run in runs]
+    found = [run.summary["memory"] for run in runs]
+    measured, predicted = ([m[key][rank] for m in found if m[key]] for key in ("per_rank", "predicted_per_rank"))
+    return memory_by_zero_figure(names, measured, predicted, theme=theme)
+
+
+def zero_savings(runs: Sequence[HasRecording], claims: Sequence[float] = (), theme: Theme = "light") -> go.Figure:
+    """What each ZeRO stage saves of a rank's model state as replicas are added, with `runs` of one precision on it."""
+    points = [(run.job.plan.zero, run.job.plan.dp, 1 - _state(run) / run.job.precision.state) for run in runs]
+    return savings_figure(runs[0].job.precision, points, claims, theme=theme)
+
+
+def _state(run: HasRecording) -> float:
+    """Bytes of model state for each parameter of the model, on the first rank."""
+    held = run.summary["memory"]["per_rank"][0]
+    return float((held["params"] + held["grads"] + held["optimizer"]) / parameters(run.job))
+
+
+def all_reduce_bytes(runs: Sequence[HasRecording], theme: Theme = "light") -> go.Figure:
+    """What each replica of runs with ZeRO-0 sends of gradients in a step, against the number of replicas."""
+    sent = {}
+    for run in runs:
+        nbytes = sum(row["logical_bytes"] for row in run.summary["communication"] if row["axis"] == "dp")
+        sent[run.job.plan.dp] = nbytes / (parameters(run.job) * run.job.precision.grad)
+    return all_reduce_figure(sent, theme=theme)
