@@ -48,7 +48,7 @@ print(f"equal to one process: {run.summary['parity']['passed']}")
 # Four ranks saw different samples, one process saw all of them. Both make two updates. **How far apart are the
 # weights?**
 
-# %%
+# %% jupyter={"source_hidden": true}
 lab.predict(
     "01-same-update",
     "Largest difference between any weight of any of the four replicas and the weights of one process on all samples:",
@@ -126,7 +126,10 @@ for kb, one in sizes.items():
 assert hidden[160] > hidden[450] > hidden[10_000] == 0
 
 # %%
-lab.compare(sizes[160].replay("toy-2x4"), sizes[10_000].replay("toy-2x4"))
+lab.view(sizes[160].replay("toy-2x4"), "timeline")
+
+# %%
+lab.view(sizes[10_000].replay("toy-2x4"), "timeline")
 
 # %% [markdown]
 # torch's DDP takes buckets of 25 MiB (Li et al. 2020, *PyTorch Distributed*, section 3.2.3), which suits models with
@@ -153,13 +156,13 @@ assert shares_hidden[0] > 0.5 and shares_hidden[1] == 0
 #
 # Four replicas become 64. **By how much do the bytes that each rank sends in a step grow?**
 
-# %%
+# %% jupyter={"source_hidden": true}
 dp64 = {"dp": 64, "batch": 64, "microbatches": 1, "cluster": "a100-dgx"}
 lab.predict(
     "01-bytes",
     "From 4 to 64 replicas of this model, each rank sends per step:",
     choices={
-        "16 times as much": "Tempting: 'all-reduce grows with the number of GPUs'. But each rank still has one gradient.",
+        "16 times as much": "Tempting: 16 times the ranks. But each rank still has one gradient to share.",
         "3 times as much": "log₂ 64 ÷ log₂ 4 = 3: the depth of a tree. Trees take hops, not bytes.",
         "about a third more": "2(n−1)/n goes from 1.5 to 1.97 and can never pass 2.",
         "exactly as much": "Nearly, and in the limit. The factor 2(n−1)/n still grows a little.",

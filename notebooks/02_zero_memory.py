@@ -49,7 +49,7 @@ assert state(runs[0]) == [4, 4, 8] and all(state(runs[0], rank) == [4, 4, 8] for
 # updates only its quarter of the parameters, then all ranks gather the four quarters. **How much model state does that
 # save?**
 
-# %%
+# %% jupyter={"source_hidden": true}
 lab.predict(
     "02-zero1",
     "With 4 ranks, in fp32, ZeRO-1 saves each rank this share of its model state:",
