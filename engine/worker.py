@@ -122,7 +122,7 @@ def _fingerprint(runtime: Runtime) -> str:
     """A digest of the weights this rank holds: replicas have one and the same, if they are equal to the last bit."""
     digest = hashlib.blake2b(digest_size=8)
     for bucket in runtime.buckets.values():
-        digest.update(bucket.held().cpu().view(torch.uint8).numpy())
+        digest.update(bucket.held().cpu().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
