@@ -193,7 +193,7 @@ def predict(
 
 
 def picture(figure: Callable[..., Any], *args: Any, **options: Any) -> Plot:
-    """A figure of `lab.figures` in a notebook, in the colours of its page: `lab.picture(figures.memory_by_zero, runs)`.
+    """A figure of `lab.figures` in a notebook, in the colours of its page: `lab.picture(figures.zero_savings, runs)`.
 
     figure: is called with `args`, `options` and `theme`, "light" or "dark".
     """

@@ -266,7 +266,7 @@ for n, printed in paper.items():
 large[64, 0] = lab.simulate(dp=64, batch=64, zero=0, **size, **on)
 assert 7.5 * sum(state(large[64, 0])) == 120
 assert not large[64, 0].summary["fits"] and large[4, 1].summary["fits"]
-lab.picture(figures.memory_by_zero, [large[64, stage] for stage in range(4)])
+lab.picture(figures.memory_by_zero, large[64, 0].job)
 
 # %% [markdown]
 # Under ZeRO-3 the state is nearly gone, and activations are most of what is left. No stage of ZeRO shards those. Tensor

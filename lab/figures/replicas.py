@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
+from engine.formulas import parameters
 from lab.figures.palette import Theme, figure, palette
+from lab.figures.zero import HasSummary
+
+
+def all_reduce_bytes(runs: Sequence[HasSummary], theme: Theme = "light") -> go.Figure:
+    """What each replica of runs with ZeRO-0 sends of gradients in a step, against the number of replicas."""
+    sent = {}
+    for run in runs:
+        nbytes = sum(row["logical_bytes"] for row in run.summary["communication"] if row["axis"] == "dp")
+        sent[run.job.plan.dp] = nbytes / (parameters(run.job) * run.job.precision.grad)
+    return all_reduce_figure(sent, theme=theme)
 
 
 def all_reduce_figure(sent: Mapping[int, float], *, theme: Theme = "light") -> go.Figure:

@@ -1,17 +1,18 @@
-"""ZeRO: what a rank holds under each stage, and what each stage saves as replicas are added."""
+"""What each ZeRO stage saves of a rank's model state as replicas are added."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import plotly.graph_objects as go
 
+from engine.formulas import parameters
+from engine.job import Job
 from engine.precision import Precision
-from lab.figures.memory import memory_figure
 from lab.figures.palette import Theme, figure, palette
-from lab.wording import nbytes, percent
 
 REPLICAS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _DASHES = {1: "dot", 2: "dash", 3: "solid"}
@@ -20,23 +21,25 @@ Point = tuple[int, int, float]
 """ZeRO stage, replicas, saved share of a rank's model state."""
 
 
-def memory_by_zero_figure(
-    names: Sequence[str],
-    measured: Sequence[Mapping[str, int]],
-    predicted: Sequence[Mapping[str, int]] = (),
-    *,
-    theme: Theme = "light",
-) -> go.Figure:
-    """Bytes by category of the same rank in several runs, one beside the other; rows as in the summary's `memory`."""
-    here, there = ([{**row, "rank": i} for i, row in enumerate(rows)] for rows in (measured, predicted))
-    fig = memory_figure(here, there, theme=theme)
-    first, last = (f"{nbytes(row['total_peak'])} under {name}" for name, row in _ends(names, measured))
-    fig.update_layout(title_text=f"A rank peaks at {first}, at {last}")
-    return fig.update_xaxes(title_text="", tickvals=[*range(len(names))], ticktext=[*names])
+class HasSummary(Protocol):
+    """What these figures need of a run."""
+
+    @property
+    def job(self) -> Job: ...
+    @property
+    def summary(self) -> dict[str, Any]: ...
 
 
-def _ends(names: Sequence[str], rows: Sequence[Mapping[str, int]]) -> list[tuple[str, Mapping[str, int]]]:
-    return [(names[i], rows[i]) for i in (0, -1)]
+def zero_savings(runs: Sequence[HasSummary], claims: Sequence[float] = (), theme: Theme = "light") -> go.Figure:
+    """What each ZeRO stage saves of a rank's model state as replicas are added, with `runs` of one precision on it."""
+    points = [(run.job.plan.zero, run.job.plan.dp, 1 - _state(run) / run.job.precision.state) for run in runs]
+    return savings_figure(runs[0].job.precision, points, claims, theme=theme)
+
+
+def _state(run: HasSummary) -> float:
+    """Bytes of model state for each parameter of the model, on the first rank."""
+    held = run.summary["memory"]["per_rank"][0]
+    return float((held["params"] + held["grads"] + held["optimizer"]) / parameters(run.job))
 
 
 def saved_share(zero: int, replicas: int, precision: Precision) -> float:
@@ -75,7 +78,7 @@ def savings_figure(
                 marker={"size": 10, "color": p.ink, "line": {"color": p.paper, "width": 1.5}},
             )
         )  # fmt: skip
-    limits = [percent(saved_share(zero, sys.maxsize, precision)) for zero in (1, 2)]
+    limits = [f"{100 * saved_share(zero, sys.maxsize, precision):g} %" for zero in (1, 2)]
     title = f"ZeRO-1 never saves more than {limits[0]}, ZeRO-2 never more than {limits[1]}"
     fig = figure(title, theme, 380, traces)
     for claim in claims:
