@@ -24,11 +24,14 @@ from lab.figures.memory_by_zero import measured
 from lab.figures.memory_time import Panel, memory_panels
 from lab.figures.palette import CONFIG, Theme, empty
 from lab.figures.plans import bubble_curve, memory_by_zero, schedules, shards
+from lab.figures.replicas import all_reduce_bytes
 from lab.figures.timeline import timeline_figure
+from lab.figures.zero import zero_savings
 from lab.wording import SCHEDULE_NAMES
 
 __all__ = [
     "HasRecording",
+    "all_reduce_bytes",
     "bubble",
     "bubble_curve",
     "communication",
@@ -41,6 +44,7 @@ __all__ = [
     "schedules",
     "shards",
     "timeline",
+    "zero_savings",
 ]
 
 
