@@ -50,7 +50,7 @@ for rank in range(mesh.size):
 
 # %%
 for axis, what in (("tp", "same tokens, other slices"), ("dp", "same weights, other tokens"), ("pp", "other layers")):
-    print(f"{axis}: {mesh.groups(axis)}  {what}")
+    print(f"{axis}: {sorted(mesh.groups(axis))}  {what}")
 
 # %% [markdown]
 # Did the eight processes really talk so? Every operation they recorded names its peers.
@@ -67,7 +67,7 @@ for axis in ("tp", "dp", "pp"):
 
 # %%
 sixteen = Mesh(dp=2, tp=2, pp=4)
-assert sixteen.groups("tp") == [[g, g + 1] for g in range(0, 16, 2)]
+assert sorted(sixteen.groups("tp")) == [[g, g + 1] for g in range(0, 16, 2)]
 assert sorted(sixteen.groups("dp")) == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15]]
 assert sorted(sixteen.groups("pp")) == [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]]
 for axis in ("tp", "dp", "pp"):
@@ -140,7 +140,7 @@ lab.predict(
     "05-placement",
     "The plan, the model and the bytes are the same; only the tensor groups are spread over nodes. How many times as long"
     " does a step take?",
-    number=("times", 1, 10),
+    number=("times", 1, 4, "Only the wires changed: the longest part of a step now waits for them."),
     truth=lambda bad: bad.summary["step_seconds"] / good.summary["step_seconds"],
     run=lambda: bad,
     then=lambda bad: lab.view(bad, "bubble"),
