@@ -13,7 +13,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# For learners `lab.runs` is a function. It is a module too, loaded first so that the function gets the name.
+# For learners `lab.runs` and `lab.exercises` are functions. They are modules too, loaded first so that the functions
+# get the names.
+from lab.exercises import table as _exercises
 from lab.runs import Run
 from lab.runs import load as _load
 from lab.runs import runs as _runs
@@ -26,9 +28,14 @@ if TYPE_CHECKING:
     from engine.planner import Search
     from engine.program import Program
     from lab.execution import OnProgress
+    from lab.exercises.shown import Shown
+    from lab.exercises.verdict import Verdict
     from lab.widgets import Explorer, Question, Views
 
-__all__ = ["Run", "explore", "load", "plan", "predict", "run", "runs", "simulate", "view"]
+__all__ = [
+    "Run", "check", "exercises", "explore", "hint", "load", "plan", "predict", "run", "runs", "simulate", "solution",
+    "task", "view",
+]  # fmt: skip
 
 
 def run(
@@ -182,3 +189,40 @@ def predict(
     from lab import widgets
 
     return widgets.ask(key, question, choices, number, truth, run, then)
+
+
+def exercises() -> Shown:
+    """All exercises, with those that you have passed."""
+    return _exercises()
+
+
+def task(name: str) -> Shown:
+    """What an exercise asks for, with the code to fill in."""
+    from lab.exercises import task
+
+    return task(name)
+
+
+def check(name: str, answer: Any, seconds: float = 20.0) -> Verdict:
+    """Tries an answer to an exercise on cases you have not seen, and says what is wrong and where.
+
+    answer: a function with the parameters of `lab.task(name)`; of "own_schedule" also text. It runs in processes of
+    its own, so one that raises, exits, crashes, takes too much memory or more than `seconds` is told so in the verdict.
+    """
+    from lab.exercises import check
+
+    return check(name, answer, seconds)
+
+
+def hint(name: str, number: int = 1) -> Shown:
+    """A hint for an exercise; the later ones say more."""
+    from lab.exercises import hint
+
+    return hint(name, number)
+
+
+def solution(name: str) -> Shown:
+    """A solution of an exercise, as source."""
+    from lab.exercises import solution
+
+    return solution(name)

@@ -60,20 +60,26 @@ export default {
       return;
     }
     let last = Promise.resolve();
+    let listens = false;
+    const listen = () => {
+      if (listens) return;
+      listens = true;
+      box.on("plotly_click", ({ points: [p] }) => {
+        const [x, y] = [p.x, p.y].map((v) => (typeof v === "number" ? v : String(v)));
+        model.send({ kind: "click", curve: p.curveNumber, point: p.pointNumber, x, y });
+      });
+    };
     const draw = () => {
+      if (!model.get("spec")) return; // what it shall show is still being made
       say();
       const { data, layout } = themed(model, isDark());
       last = last
         .then(() => Plotly.react(box, data, layout, CONFIG))
+        .then(listen)
         .then(() => (figure.dataset.drawn = model.get("run")))
         .catch((error) => (box.textContent = `The figure could not be drawn: ${error.message}`));
     };
     draw();
-    await last;
-    box.on("plotly_click", ({ points: [p] }) => {
-      const [x, y] = [p.x, p.y].map((v) => (typeof v === "number" ? v : String(v)));
-      model.send({ kind: "click", curve: p.curveNumber, point: p.pointNumber, x, y });
-    });
     model.on("change:spec", draw);
     const unwatch = watchTheme(draw);
     const observer = new ResizeObserver(() => box.offsetWidth && Plotly.Plots.resize(box));
