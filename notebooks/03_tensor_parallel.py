@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 03 · Tensor parallel
 #
-# Data parallelism copies the model. *Tensor parallelism* cuts it: every matrix of every layer is shared out over a few
+# Data parallelism copies the model; *tensor parallelism* cuts it: every matrix of every layer is shared out over a few
 # ranks, which work on the same tokens at the same time. That is how a layer too big for one device runs at all.
 #
 # 20 minutes. Afterwards you can say
@@ -329,7 +329,16 @@ lab.explore(
 lab.task("column_parallel_linear")
 
 
+# %%
+def column_parallel_linear(x, weight, bias, rank, world_size):
+    return x @ weight.T + bias  # yours: now every rank computes all of it
+
+
+lab.check("column_parallel_linear", column_parallel_linear)
+
 # %% [markdown]
+# Stuck? `lab.hint("column_parallel_linear")` helps, and `lab.solution("column_parallel_linear")` tells.
+#
 # ## Three questions
 #
 # **1. With tp=4 instead of 2, how many all-reduces does a block have, and how many bytes does a rank send in each?**

@@ -23,23 +23,24 @@ def ring_figure(rounds: Sequence[NDArray[np.int64]], *, theme: Theme = "light") 
     rows = -(-len(rounds) // _COLUMNS)
     names = ["at the start", *(f"after exchange {k}" for k in range(1, len(rounds)))]
     p = palette(theme)
-    whole = make_subplots(rows, _COLUMNS, subplot_titles=names, horizontal_spacing=0.04, vertical_spacing=0.16)
+    most = n if theme == "light" else 1.3 * n  # so that white words stand out on the brightest cells
+    whole = make_subplots(rows, _COLUMNS, subplot_titles=names, horizontal_spacing=0.04, vertical_spacing=0.2)
     for k, held in enumerate(rounds):
-        whole.add_trace(_square(held, n, [p.paper, p.blue]), k // _COLUMNS + 1, k % _COLUMNS + 1)
+        whole.add_trace(_square(held, n, [p.paper, p.blue], most), k // _COLUMNS + 1, k % _COLUMNS + 1)
     done = next(k for k, held in enumerate(rounds) if (held == n).any())
-    title = f"A complete piece on every rank after {done} exchanges, all pieces after {len(rounds) - 1}"
-    look = figure(title, theme, 70 + 190 * rows, []).layout
+    title = f"A complete piece on every rank after {done} exchange{'s' * (done > 1)}, all pieces after {len(rounds) - 1}"
+    look = figure(title, theme, 60 + 200 * rows, []).layout
     whole.update_layout(template=look.template, height=look.height, title_text=title, uirevision="keep")
     whole.update_annotations(font={"size": 12, "color": p.ink})
-    whole.update_xaxes(showgrid=False, tickvals=list(range(n)), ticktext=[f"piece {i}" for i in range(n)])
+    whole.update_xaxes(showgrid=False, tickvals=list(range(n)), title={"text": "piece", "standoff": 0})
     whole.update_yaxes(showgrid=False, autorange="reversed", tickvals=list(range(n)), ticktext=[""] * n)
     return whole.update_yaxes(ticktext=[f"rank {rank}" for rank in range(n)], col=1)
 
 
-def _square(held: NDArray[np.int64], n: int, scale: list[str]) -> go.Heatmap:
+def _square(held: NDArray[np.int64], n: int, scale: list[str], most: float) -> go.Heatmap:
     words = [["✔ all" if count == n else f"{count} of {n}" for count in row] for row in held.tolist()]
     return go.Heatmap(
-        z=held, text=words, texttemplate="%{text}", textfont={"size": 11}, zmin=0, zmax=n, xgap=2, ygap=2,
+        z=held, text=words, texttemplate="%{text}", textfont={"size": 11}, zmin=0, zmax=most, xgap=2, ygap=2,
         colorscale=[[0, scale[0]], [1, scale[1]]], showscale=False,
         hovertemplate="rank %{y}, piece %{x}: the sum of %{text} ranks<extra></extra>",
     )  # fmt: skip
