@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 03 · Tensor parallel
 #
-# Data parallelism copies the model; *tensor parallelism* cuts it: every matrix of every layer is shared out over a few
-# ranks, which work on the same tokens at the same time. That is how a layer too big for one device runs at all.
+# Data parallelism copies the model; *tensor parallelism* cuts it: every matrix of every layer is shared out over a
+# few ranks, which work on the same tokens at the same time. That is how a layer too big for one device runs at all.
 #
 # 20 minutes. Afterwards you can say
 # - why a column split followed by a row split needs **one** sum, not two,
@@ -30,7 +30,9 @@ B = torch.randn(8, 4, dtype=torch.float64)
 
 hidden = gelu(x @ A)
 y = hidden @ B
-print(f"x {tuple(x.shape)} · A {tuple(A.shape)} → hidden {tuple(hidden.shape)} · B {tuple(B.shape)} → y {tuple(y.shape)}")
+print(
+    f"x {tuple(x.shape)} · A {tuple(A.shape)} → hidden {tuple(hidden.shape)} · B {tuple(B.shape)} → y {tuple(y.shape)}"
+)
 
 # %% [markdown]
 # **Cut A into columns.** Each rank holds half of the columns and all of `x`. It computes half of the hidden features,
@@ -41,12 +43,13 @@ A0, A1 = A.chunk(2, dim=1)
 hidden0 = gelu(x @ A0)  # on rank 0
 hidden1 = gelu(x @ A1)  # on rank 1
 assert torch.allclose(torch.cat([hidden0, hidden1], dim=1), hidden)
-print(f"each rank has {tuple(hidden0.shape)} of {tuple(hidden.shape)}: side by side they are the whole, and nothing was sent")
+print(f"each rank has {tuple(hidden0.shape)} of {tuple(hidden.shape)}: side by side the whole, and nothing was sent")
 
 # %% [markdown]
-# **Cut B into rows.** Row $i$ of $B$ is multiplied only by hidden feature $i$. So the rank that has hidden features 0 to 3
-# needs rows 0 to 3, exactly those, and the halves fit without being exchanged. What comes out has the shape of `y`, but
-# it is a *partial sum*: the rest is on the other rank. One addition over the ranks, an *all-reduce*, completes it.
+# **Cut B into rows.** Row $i$ of $B$ is multiplied only by hidden feature $i$. So the rank that has hidden features 0
+# to 3 needs rows 0 to 3, exactly those, and the halves fit without being exchanged. What comes out has the shape of
+# `y`, but it is a *partial sum*: the rest is on the other rank. One addition over the ranks, an *all-reduce*,
+# completes it.
 
 # %%
 B0, B1 = B.chunk(2, dim=0)
@@ -57,8 +60,8 @@ assert torch.allclose(partial0 + partial1, y)  # the all-reduce
 print("partial0 + partial1 is y: one sum for two matrix products")
 
 # %% [markdown]
-# **Why not rows first?** Then the partial sums would stand before the GELU, and GELU of a sum is not the sum of the GELUs:
-# the ranks would have to all-reduce in the middle. Column first, row second is the order with a single sum
+# **Why not rows first?** Then the partial sums would stand before the GELU, and GELU of a sum is not the sum of the
+# GELUs: the ranks would have to all-reduce in the middle. Column first, row second is the order with a single sum
 # (Shoeybi et al. 2019, *Megatron-LM*, section 3).
 
 # %%
@@ -69,9 +72,9 @@ assert off > 0.1
 print(f"GELU applied before the sum is off by up to {off:.2f}")
 
 # %% [markdown]
-# **Backward** is the mirror image. `y` was a sum, so both ranks receive the same gradient: nothing to send. But both used
-# all of `x`, each through its own half of the matrices, so the gradient of `x` is a sum of two parts: one all-reduce.
-# The gradients of the weights stay at home.
+# **Backward** is the mirror image. `y` was a sum, so both ranks receive the same gradient: nothing to send. But both
+# used all of `x`, each through its own half of the matrices, so the gradient of `x` is a sum of two parts: one
+# all-reduce. The gradients of the weights stay at home.
 
 # %%
 dy = torch.randn_like(y)
@@ -109,6 +112,7 @@ def inside(run, unit, kind):
     action = next(op for op in rows if (op["unit"], op["kind"], op["microbatch"]) == (unit, kind, 0))
     return [op for op in rows if op["parent"] == action["seq"]]
 
+
 # %%
 lab.predict(
     "03-all-reduces",
@@ -130,8 +134,9 @@ for unit in ("embedding", "block0", "block1", "block2", "block3", "head"):
 assert len(inside(run, "block1", "forward")) == len(inside(run, "block1", "backward")) == 2
 
 # %% [markdown]
-# What is summed is an activation, $s \times b \times h$ numbers: sequence × sequences in a micro-batch × hidden size. No
-# parameter ever crosses. Each rank sends $2\frac{t-1}{t}$ of those bytes, as in every ring all-reduce (notebook 06).
+# What is summed is an activation, $s \times b \times h$ numbers: sequence × sequences in a micro-batch × hidden size.
+# No parameter ever crosses. Each rank sends $2\frac{t-1}{t}$ of those bytes, as in every ring all-reduce (notebook
+# 06).
 
 # %%
 job, t = run.job, 2
@@ -145,8 +150,9 @@ print(f"× {job.plan.microbatches} micro-batches = {blocks:,} bytes a step")
 # %% [markdown]
 # ## Who holds what
 #
-# Attention has a natural cut: its heads. The query, key and value matrices are cut into columns **by whole heads**, so
-# that each rank computes softmax for its own heads alone, and the output matrix is cut into rows. Choose a rank to see its slices.
+# Attention has a natural cut: its heads. The query, key and value matrices are cut into columns **by whole heads**,
+# so that each rank computes softmax for its own heads alone, and the output matrix is cut into rows. Choose a rank to
+# see its slices.
 
 # %%
 lab.view(run, "shards", "grid")
@@ -173,11 +179,12 @@ else:
 # %% [markdown]
 # ## The vocabulary
 #
-# The embedding and the output matrix have one row per word, and they are cut along the words. A rank that does not hold
-# a token's row looks up zeros, and the sum over the ranks puts every row in its place: one all-reduce in the embedding.
+# The embedding and the output matrix have one row per word, and they are cut along the words. A rank that does not
+# hold a token's row looks up zeros, and the sum over the ranks puts every row in its place: one all-reduce in the
+# embedding.
 #
-# For the loss it would be wasteful to collect the logits, tokens × vocabulary numbers. Softmax needs only three numbers
-# per token from everybody: the largest logit, the sum of exponentials, and the logit of the right word.
+# For the loss it would be wasteful to collect the logits, tokens × vocabulary numbers. Softmax needs only three
+# numbers per token from everybody: the largest logit, the sum of exponentials, and the logit of the right word.
 
 # %%
 logits, target = torch.randn(8), 5
@@ -202,10 +209,10 @@ print(f"blocks {blocks:,} + both ends {ends:,} bytes: all that a rank sent on th
 # %% [markdown]
 # ## What is not cut: sequence parallelism
 #
-# Norms, residuals and what they keep for the backward stay whole on every rank. *Sequence parallelism* (Korthikanti et
-# al. 2022, section 4.2.2) cuts them too, along the sequence: between the column–row pairs each rank holds $s/t$ of the
-# tokens. A *reduce-scatter* then takes the place of the all-reduce at the end of a pair, and an *all-gather* makes the
-# input of the next pair whole.
+# Norms, residuals and what they keep for the backward stay whole on every rank. *Sequence parallelism* (Korthikanti
+# et al. 2022, section 4.2.2) cuts them too, along the sequence: between the column–row pairs each rank holds $s/t$ of
+# the tokens. A *reduce-scatter* then takes the place of the all-reduce at the end of a pair, and an *all-gather*
+# makes the input of the next pair whole.
 
 # %%
 sp = lab.run(tp=2, sequence_parallel=True, steps=1)
@@ -232,8 +239,8 @@ assert sent_inside(sp, "backward") == sent_inside(run, "backward") + again
 print(f"forward: the same {sent_inside(sp, 'forward'):,} bytes; backward: {again:,} more for the two repeated gathers")
 
 # %% [markdown]
-# And what it is for, measured: the peak of activations. With two norms in each block and one in the head, each keeping
-# its input, its output and two numbers per token, half of all that goes away.
+# And what it is for, measured: the peak of activations. With two norms in each block and one in the head, each
+# keeping its input, its output and two numbers per token, half of all that goes away.
 
 # %%
 peaks = [found.summary["memory"]["per_rank"][0]["activations_peak"] for found in (run, sp)]
@@ -275,11 +282,13 @@ seconds = {tp: sim.summary["step_seconds"] for tp, sim in sims.items()}
 kept = {tp: seconds[1] / took / tp for tp, took in seconds.items()}
 for tp, share in kept.items():
     where = "in two nodes" if tp > 4 else "in one node"
-    print(f"tp={tp} {where:12}: {1e3 * seconds[tp]:5.0f} ms a step, {share:.0%} of the speed that {tp} devices could have")
+    print(
+        f"tp={tp} {where:12}: {1e3 * seconds[tp]:5.0f} ms a step, {share:.0%} of the speed that {tp} devices could have"
+    )
 
 # %% [markdown]
-# Some of that last drop comes from the finer cut: less to compute between two sums. The rest comes from the border. To
-# tell them apart, put the same recording on a cluster whose nodes are joined by the links inside a node:
+# Some of that last drop comes from the finer cut: less to compute between two sums. The rest comes from the border.
+# To tell them apart, put the same recording on a cluster whose nodes are joined by the links inside a node:
 
 # %%
 from dataclasses import replace
@@ -308,12 +317,13 @@ for ranks in (2, 4, 8, 16, 32):
     last = found.seconds
 
 # %% [markdown]
-# Doubling the group halves the computing between two sums, and the sums only get longer. Notebook 05 puts a whole plan on the wrong
-# side of that border and measures it.
+# Doubling the group halves the computing between two sums, and the sums only get longer. Notebook 05 puts a whole
+# plan on the wrong side of that border and measures it.
 #
 # ## Try it
 #
-# Raise `tp` and watch the boxes inside the forwards; switch sequence parallelism on and watch the memory; slow the links down.
+# Raise `tp` and watch the boxes inside the forwards; switch sequence parallelism on and watch the memory; slow the
+# links down.
 
 # %%
 lab.explore(
@@ -342,14 +352,13 @@ lab.check("column_parallel_linear", column_parallel_linear)
 # ## Three questions
 #
 # **1. With tp=4 instead of 2, how many all-reduces does a block have, and how many bytes does a rank send in each?**
-# <details><summary>Answer</summary>Still four: two forward, two backward. Each rank sends 2·3/4 = 1.5 activations instead
-# of 2·1/2 = 1. The count does not depend on the degree, and the bytes never reach
-# 2 activations.</details>
+# <details><summary>Answer</summary>Still four: two forward, two backward. Each rank sends 2·3/4 = 1.5 activations
+# instead of 2·1/2 = 1. The count does not depend on the degree, and the bytes never reach 2 activations.</details>
 #
 # **2. Why is the bias of a row-parallel linear added after the sum, and by whom?**
-# <details><summary>Answer</summary>Added before, it would be counted once by every rank. Every rank adds the same whole
-# bias to the sum, which they all have.</details>
+# <details><summary>Answer</summary>Added before, it would be counted once by every rank. Every rank adds the same
+# whole bias to the sum, which they all have.</details>
 #
 # **3. Sequence parallelism sends the same bytes forward. Where does its saving come from?**
-# <details><summary>Answer</summary>From what is kept for the backward: norms keep their input and output, and each rank
-# keeps only its 1/t of the tokens. The price is two more all-gathers a block in the backward.</details>
+# <details><summary>Answer</summary>From what is kept for the backward: norms keep their input and output, and each
+# rank keeps only its 1/t of the tokens. The price is two more all-gathers a block in the backward.</details>

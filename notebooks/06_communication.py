@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 06 · Communication
 #
-# All parallelism comes down to a few ways in which ranks exchange tensors. Here they are taken apart, step by step, first in
-# plain torch and then between real processes, until you can say what each costs and why.
+# All parallelism comes down to a few ways in which ranks exchange tensors. Here they are taken apart, step by step,
+# first in plain torch and then between real processes, until you can say what each costs and why.
 #
 # 20 minutes. Afterwards you can say
 # - what all-reduce, reduce-scatter and all-gather do, and how one is made of the other two,
@@ -26,8 +26,8 @@ from lab.widgets.still import still
 # %% [markdown]
 # ## Three collectives
 #
-# A *collective* is an operation that all ranks of a group enter together. Four ranks, in one process for now: a list of
-# four tensors. These three lines say what each collective must deliver, not how.
+# A *collective* is an operation that all ranks of a group enter together. Four ranks, in one process for now: a list
+# of four tensors. These three lines say what each collective must deliver, not how.
 
 
 # %%
@@ -53,9 +53,10 @@ print("an all-gather of the pieces gives the all-reduce:", all_reduce(tensors)[0
 # %% [markdown]
 # ## A ring, round by round
 #
-# The simplest way to sum, everybody sends everything to everybody, has each rank send $n-1$ times its tensor. A *ring* does
-# better. Cut the tensor into $n$ pieces; in every exchange each rank sends **one piece** to the next rank, all at once. In
-# the first $n-1$ exchanges what arrives is added. In the other $n-1$ it is complete and takes the place of what was there.
+# The simplest way to sum, everybody sends everything to everybody, has each rank send $n-1$ times its tensor. A
+# *ring* does better. Cut the tensor into $n$ pieces; in every exchange each rank sends **one piece** to the next
+# rank, all at once. In the first $n-1$ exchanges what arrives is added. In the other $n-1$ it is complete and takes
+# the place of what was there.
 
 # %%
 pieces = [list(tensor.clone().chunk(n)) for tensor in tensors]  # pieces[rank][i]
@@ -73,16 +74,18 @@ for k in range(2 * (n - 1)):
 assert all(torch.equal(torch.cat(own), sum(tensors)) for own in pieces)
 
 # %%
-still(lambda theme: ring_figure(rounds, theme=theme), "Each cell: of how many ranks a rank holds the sum, in that piece.")
+still(lambda theme: ring_figure(rounds, theme=theme), "Each cell: of how many of the 4 ranks the sum is there.")
 
 # %% [markdown]
-# Halfway through, each rank holds one complete piece: that *was* a reduce-scatter. The second half is an all-gather. Each
-# rank sent $2(n-1)$ pieces of $1/n$ of the tensor.
+# Halfway through, each rank holds one complete piece: that *was* a reduce-scatter. The second half is an all-gather.
+# Each rank sent $2(n-1)$ pieces of $1/n$ of the tensor.
 
 # %%
 size = tensors[0].numel()
 assert sent == 2 * (n - 1) * size // n
-print(f"each rank sent {sent} numbers, {sent / size:g} × its tensor of {size}; everybody to everybody would be {n - 1} ×")
+print(
+    f"each rank sent {sent} numbers, {sent / size:g} × its tensor of {size}; everybody to everybody would be {n - 1} ×"
+)
 
 # %% [markdown]
 # ## Real processes
@@ -120,13 +123,13 @@ for dp in (2, 4, 8):
 # %% [markdown]
 # ## What it costs: α and β
 #
-# Sending takes time in two ways. Every *hop*, a message from one rank to the next, costs a *latency* α however short it is.
-# And every byte costs: β bytes pass in a second. So
+# Sending takes time in two ways. Every *hop*, a message from one rank to the next, costs a *latency* α however short
+# it is. And every byte costs: β bytes pass in a second. So
 #
 # $$ \text{time} = \alpha \cdot \text{hops} + \text{bytes} \,/\, \beta $$
 #
-# A ring makes $2(n-1)$ hops one after the other, and each rank sends $2\frac{n-1}{n}$ of the bytes. Take the links inside a
-# node of `a100-dgx`, and pretend that as many GPUs as we like are joined by them:
+# A ring makes $2(n-1)$ hops one after the other, and each rank sends $2\frac{n-1}{n}$ of the bytes. Take the links
+# inside a node of `a100-dgx`, and pretend that as many GPUs as we like are joined by them:
 
 # %%
 a100 = load_cluster("a100-dgx")
@@ -136,18 +139,22 @@ lines = {ranks: group_cost(one_tier, tuple(range(ranks)), ranks).lines["all_redu
 launch, hop, beta = (getattr(a100.nodes[0].inside, name) for name in ("launch_s", "latency_s", "bandwidth"))
 for ranks, line in lines.items():
     hops, moved = 1e6 * (line.alpha - launch), 1e3 * line.beta * 1e9
-    assert np.isclose(line.alpha - launch, 2 * (ranks - 1) * hop) and np.isclose(line.beta, 2 * (ranks - 1) / ranks / beta)
-    print(f"{ranks:3} ranks: hops {hops:6.0f} µs; bytes, for 1 GB: {moved:.2f} ms, {moved / (1e12 / beta):.2f} × 1 GB ÷ β")
+    assert np.isclose(line.alpha - launch, 2 * (ranks - 1) * hop) and np.isclose(
+        line.beta, 2 * (ranks - 1) / ranks / beta
+    )
+    print(
+        f"{ranks:3} ranks: hops {hops:6.0f} µs; bytes, for 1 GB: {moved:.2f} ms, {moved / (1e12 / beta):.2f} × 1 GB ÷ β"
+    )
 
 # %% [markdown]
-# Tutorials say that the cost of an all-reduce grows linearly with the number of GPUs. Half of that is right: the hops do, the
-# bytes do not; from 2 to 512 ranks their part does not even double. Which half you feel depends on the size.
+# Tutorials say that the cost of an all-reduce grows linearly with the number of GPUs. Half of that is right: the hops
+# do, the bytes do not; from 2 to 512 ranks their part does not even double. Which half you feel depends on the size.
 
 # %%
 grows = {size: lines[512].seconds(size) / lines[8].seconds(size) for size in (10e3, 10e9)}
 more = (512 - 1) / (8 - 1)
 assert grows[10e3] > 30 and grows[10e9] < 1.2
-print(f"8 → 512 ranks, {more:.0f} times the hops: 10 kB takes {grows[10e3]:.0f} times as long, 10 GB {grows[10e9]:.2f} times")
+print(f"8 → 512 ranks: {more:.0f} × the hops; 10 kB takes {grows[10e3]:.0f} × as long, 10 GB {grows[10e9]:.2f} ×")
 kinds = {"10 kB": 10e3, "10 MB": 10e6, "1 GB": 1e9, "10 GB": 10e9}
 curves = {name: [float(line.seconds(size)) for line in lines.values()] for name, size in kinds.items()}
 title = "Small all-reduces grow with the ranks, large ones hardly"
@@ -156,9 +163,9 @@ still(lambda theme: curves_figure(counts, curves, title=title, across="ranks", u
 # %% [markdown]
 # ## Two tiers: is a ring still the best?
 #
-# Real clusters have fast links inside nodes and slow ones between them. A *hierarchical* all-reduce respects that: reduce-scatter
-# inside each node, all-reduce between nodes of one piece only, all-gather inside. With the three functions from above, 2
-# nodes of 2:
+# Real clusters have fast links inside nodes and slow ones between them. A *hierarchical* all-reduce respects that:
+# reduce-scatter inside each node, all-reduce between nodes of one piece only, all-gather inside. With the three
+# functions from above, 2 nodes of 2:
 
 # %%
 nodes = [tensors[:2], tensors[2:]]
@@ -169,8 +176,9 @@ assert torch.equal(whole[0], sum(tensors))
 print("only one of", len(across), "pieces per rank crossed; the result is the same:", whole[0].tolist())
 
 # %% [markdown]
-# A *tree* goes another way: sums climb from leaf to root and come back, so the number of hops that follow one another grows
-# with the logarithm of the nodes. The described clusters know all three, and take the cheapest. 64 GPUs on 8 nodes:
+# A *tree* goes another way: sums climb from leaf to root and come back, so the number of hops that follow one another
+# grows with the logarithm of the nodes. The described clusters know all three, and take the cheapest. 64 GPUs on 8
+# nodes:
 
 # %%
 sizes = tuple(10.0**power for power in range(3, 11))
@@ -191,9 +199,9 @@ for size, choice in taken.items():
     print(f"toy-2x4, {size:9,} bytes: {choice.why}")
 
 # %% [markdown]
-# So "a ring may not be best across nodes" holds, under conditions. Where many nodes and small tensors meet, its hops cost several
-# times the tree's. For large tensors on `a100-dgx`, where every GPU has an adapter of its own, a ring is as good as
-# anything. On `toy-2x4`, with slow links between only two nodes, each of the three has its sizes.
+# So "a ring may not be best across nodes" holds, under conditions. Where many nodes and small tensors meet, its hops
+# cost several times the tree's. For large tensors on `a100-dgx`, where every GPU has an adapter of its own, a ring is
+# as good as anything. On `toy-2x4`, with slow links between only two nodes, each of the three has its sizes.
 #
 # ## Which axis moves what?
 #
@@ -209,14 +217,19 @@ def by_axis(run, column):
 
 
 count, moved = by_axis(run, "count"), by_axis(run, "logical_bytes")
-for axis, what in (("tp", "activations, inside every block"), ("pp", "activations, between stages"), ("dp", "gradients")):
+for axis, what in (
+    ("tp", "activations, inside every block"),
+    ("pp", "activations, between stages"),
+    ("dp", "gradients"),
+):
     print(f"{axis}: {count[axis]:2} operations, {moved[axis]:9,} bytes: {what}")
 assert count["tp"] > count["pp"] > count["dp"]
 lab.view(run, "communication", "matrix")
 
 # %% [markdown]
-# How often: tensor more than pipeline more than data, as tutorials say. How much is another question, for the axes scale
-# with different things. The same plan with other shapes, simulated; the first line is equal to what was just measured.
+# How often: tensor more than pipeline more than data, as tutorials say. How much is another question, for the axes
+# scale with different things. The same plan with other shapes, simulated; the first line is equal to what was just
+# measured.
 
 # %%
 shapes = {"as measured": {}, "seq × 2": {"seq": 128}, "batch × 2": {"batch": 32}, "layers × 2": {"layers": 8}}
@@ -239,8 +252,8 @@ assert all(table[shape]["dp"] > table[shape]["pp"] for shape in ("layers × 2", 
 # %% [markdown]
 # - **Tensor and pipeline** move activations: twice the tokens, twice the bytes. No parameter crosses, whatever
 #   "parameter-sized" in some tutorials suggests. Tensor traffic also grows with the layers, pipeline messages do not.
-# - **Data** moves gradients, once a step. A bigger batch changes nothing, a longer sequence adds only a longer table of
-#   positions, but twice the width makes nearly four times as many weights.
+# - **Data** moves gradients, once a step. A bigger batch changes nothing, a longer sequence adds only a longer table
+#   of   positions, but twice the width makes nearly four times as many weights.
 # - So "data parallelism moves least" is no law: with twice the layers or twice the width, the pipeline moves less.
 #
 # ## Try it
@@ -253,7 +266,8 @@ lab.explore(knobs=("link_speed", "dp", "tp"), views=("timeline", "communication"
 # %% [markdown]
 # ## Your turn
 #
-# Above, one loop moved the pieces of all ranks. Real ranks know only their own. Write the ring as rank `rank` sees it.
+# Above, one loop moved the pieces of all ranks. Real ranks know only their own. Write the ring as rank `rank` sees
+# it.
 
 # %%
 lab.task("ring_all_reduce")
@@ -275,10 +289,11 @@ lab.check("ring_all_reduce", ring_all_reduce)
 # **1. A reduce-scatter over 8 ranks of a 1 GB tensor: how many bytes does a rank send?**
 # <details><summary>Answer</summary>7/8 GB: half of what the all-reduce sends.</details>
 #
-# **2. You double the number of data-parallel ranks, all else per rank the same. What happens to the bytes each rank sends, and to the hops?**
-# <details><summary>Answer</summary>The bytes stay below twice the gradients and hardly change. The hops of a ring double, those of a tree
-# grow by two.</details>
+# **2. You double the number of data-parallel ranks, all else per rank the same. What happens to the bytes each rank
+# sends, and to the hops?**
+# <details><summary>Answer</summary>The bytes stay below twice the gradients and hardly change. The hops of a ring
+# double, those of a tree grow by two.</details>
 #
 # **3. Why are gradients summed in buckets of many megabytes, not tensor by tensor?**
-# <details><summary>Answer</summary>Each operation pays launch and hops once, however small it is. A bucket pays them for many tensors
-# together. Too large a bucket, and the sum starts late: notebook 01.</details>
+# <details><summary>Answer</summary>Each operation pays launch and hops once, however small it is. A bucket pays them
+# for many tensors together. Too large a bucket, and the sum starts late: notebook 01.</details>

@@ -28,7 +28,8 @@ def ring_figure(rounds: Sequence[NDArray[np.int64]], *, theme: Theme = "light") 
     for k, held in enumerate(rounds):
         whole.add_trace(_square(held, n, [p.paper, p.blue], most), k // _COLUMNS + 1, k % _COLUMNS + 1)
     done = next(k for k, held in enumerate(rounds) if (held == n).any())
-    title = f"A complete piece on every rank after {done} exchange{'s' * (done > 1)}, all pieces after {len(rounds) - 1}"
+    exchanges = "1 exchange" if done == 1 else f"{done} exchanges"
+    title = f"A complete piece on every rank after {exchanges}, all pieces after {len(rounds) - 1}"
     look = figure(title, theme, 60 + 200 * rows, []).layout
     whole.update_layout(template=look.template, height=look.height, title_text=title, uirevision="keep")
     whole.update_annotations(font={"size": 12, "color": p.ink})
@@ -38,9 +39,9 @@ def ring_figure(rounds: Sequence[NDArray[np.int64]], *, theme: Theme = "light") 
 
 
 def _square(held: NDArray[np.int64], n: int, scale: list[str], most: float) -> go.Heatmap:
-    words = [["✔ all" if count == n else f"{count} of {n}" for count in row] for row in held.tolist()]
+    words = [["✔" if count == n else f"{count}/{n}" for count in row] for row in held.tolist()]
     return go.Heatmap(
         z=held, text=words, texttemplate="%{text}", textfont={"size": 11}, zmin=0, zmax=most, xgap=2, ygap=2,
         colorscale=[[0, scale[0]], [1, scale[1]]], showscale=False,
-        hovertemplate="rank %{y}, piece %{x}: the sum of %{text} ranks<extra></extra>",
+        hovertemplate="rank %{y}, piece %{x}: the sum of %{z} ranks<extra></extra>",
     )  # fmt: skip

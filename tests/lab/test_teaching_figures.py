@@ -14,7 +14,7 @@ def test_a_ring_is_drawn_as_one_square_for_the_start_and_one_after_each_exchange
     drawn = ring_figure(TWO_RANKS)
     assert [note.text for note in drawn.layout.annotations] == ["at the start", "after exchange 1", "after exchange 2"]
     assert [np.asarray(square.z).tolist() for square in drawn.data] == [held.tolist() for held in TWO_RANKS]
-    assert np.asarray(drawn.data[1].text).tolist() == [["1 of 2", "✔ all"], ["✔ all", "1 of 2"]]
+    assert np.asarray(drawn.data[1].text).tolist() == [["1/2", "✔"], ["✔", "1/2"]]
     assert "after 1 exchange, all pieces after 2" in drawn.layout.title.text
 
 
