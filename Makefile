@@ -2,7 +2,7 @@
 PYTHON ?= $(firstword $(shell command -v python3.11) $(shell command -v python3.12) python3)
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench notebooks clean
 
 demo: .venv/.installed
 	$(BIN)/lab demo
@@ -14,6 +14,9 @@ lint: .venv/.installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+notebooks: .venv/.installed-for-tests
+	$(BIN)/python -m notebooks.build
 
 bench: .venv/.installed-for-tests
 	$(BIN)/python -m tests.benchmarks.peers

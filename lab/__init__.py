@@ -13,20 +13,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# For learners `lab.runs` is a function. It is a module too, loaded first so that the function gets the name.
+# For learners `lab.runs` and `lab.exercises` are functions. They are modules too, loaded first so that the functions
+# get the names.
+from lab.exercises import table as _exercises
 from lab.runs import Run
 from lab.runs import load as _load
 from lab.runs import runs as _runs
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable, Mapping
 
     from engine.job import Job
     from engine.planner import Search
     from engine.program import Program
     from lab.execution import OnProgress
+    from lab.exercises.shown import Shown
+    from lab.exercises.verdict import Verdict
+    from lab.widgets import Explorer, Question, Views
 
-__all__ = ["Run", "load", "plan", "run", "runs", "simulate"]
+__all__ = [
+    "Run", "check", "exercises", "explore", "hint", "load", "plan", "predict", "run", "runs", "simulate", "solution",
+    "task", "view",
+]  # fmt: skip
 
 
 def run(
@@ -127,3 +136,93 @@ def load(name: str | int = "latest") -> Run:
 def runs() -> list[Run]:
     """All runs in the store, newest first. The store is the folder SHARDLAB_RUNS or `./runs`."""
     return _runs()
+
+
+def view(
+    run: Run, *views: str, predicted: Run | None = None, rank: int | None = None, step: int | None = None
+) -> Views:
+    """Linked views of a run in a notebook: a rank chosen in one is marked in all.
+
+    views: of "timeline", "grid", "activity", "memory", "memory_over_time", "communication", "matrix", "bubble",
+    "bubble_curve", "shards" and "schedules"; default: timeline and grid. predicted: a replay or simulation of the same
+    job, whose outlines are laid over the timeline. rank: chosen at first. Raises `ValueError` for an unknown view.
+    """
+    from lab import widgets
+
+    return widgets.view(run, views, predicted, rank, step)
+
+
+def explore(
+    knobs: tuple[str, ...] = (),
+    views: tuple[str, ...] = ("timeline", "grid", "memory"),
+    *,
+    job: Job | str | Path | None = None,
+    **options: Any,
+) -> Explorer:
+    """The explorer: turn a knob, see at once what is predicted, and a breath later what really ran.
+
+    knobs: of "dp", "tp", "pp", "microbatches", "chunks", "schedule", "zero", "sequence_parallel", "cluster" and
+    "link_speed"; default: all. views: as in `view`. job, options: where it starts, as in `run`; two steps by default.
+    Each setting starts a real run in the background, the newest wins. Raises `JobRefused` for a start that cannot run.
+    """
+    from lab import widgets
+
+    return widgets.explore(tuple(knobs), tuple(views), job, options)
+
+
+def predict(
+    key: str,
+    question: str,
+    *,
+    choices: Mapping[str, str] | None = None,
+    number: tuple[Any, ...] | None = None,
+    truth: Callable[[Run], Any],
+    run: Callable[[], Run],
+    then: Callable[[Run], Any] | None = None,
+) -> Question:
+    """Predict, then reveal: the run starts when the question is answered, and only then shows.
+
+    key: under which the answer is kept for this learner. choices: {answer: what to say to who chose it}, or number:
+    (unit, low, high, what to say). truth: the right choice, or number, read from the run. run: makes it. then: what to
+    show of it, by default its timeline and grid.
+    """
+    from lab import widgets
+
+    return widgets.ask(key, question, choices, number, truth, run, then)
+
+
+def exercises() -> Shown:
+    """All exercises, with those that you have passed."""
+    return _exercises()
+
+
+def task(name: str) -> Shown:
+    """What an exercise asks for, with the code to fill in."""
+    from lab.exercises import task
+
+    return task(name)
+
+
+def check(name: str, answer: Any, seconds: float = 20.0) -> Verdict:
+    """Tries an answer to an exercise on cases you have not seen, and says what is wrong and where.
+
+    answer: a function with the parameters of `lab.task(name)`; of "own_schedule" also text. It runs in processes of
+    its own, so one that raises, exits, crashes, takes too much memory or more than `seconds` is told so in the verdict.
+    """
+    from lab.exercises import check
+
+    return check(name, answer, seconds)
+
+
+def hint(name: str, number: int = 1) -> Shown:
+    """A hint for an exercise; the later ones say more."""
+    from lab.exercises import hint
+
+    return hint(name, number)
+
+
+def solution(name: str) -> Shown:
+    """A solution of an exercise, as source."""
+    from lab.exercises import solution
+
+    return solution(name)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from engine.job import JobRefused
 from engine.presets import PRESETS
-from lab import commands, simulate_commands
+from lab import commands, notebooks_command, simulate_commands
 from lab.commands import FAILED, INTERRUPTED, OK, REFUSED, say
 from lab.options import Parser, add_job_options, parse
 from lab.planning import SHOWN
@@ -23,6 +23,7 @@ EXAMPLES = """examples:
   lab run --dp 2 --tp 2 --pp 2 --zero 1       train under a plan of your own
   lab simulate --model gpt3-175b --tp 8 --pp 8 --dp 16     on a cluster that nobody here has
   lab program --dp 4 --zero 3 --against "--zero 1"    what did ZeRO-3 add?
+  lab notebooks                               learn it step by step, in JupyterLab
   lab show latest; lab report latest -o report.html
 """
 OUTPUT = ("-o", "--output")
@@ -91,13 +92,18 @@ def _parser() -> Parser:
     calibrate = command(simulate_commands.calibrate, "measure this machine, as the cluster called here")
     doctor = command(commands.doctor, "check that everything a run needs works here")
     demo = command(commands.demo, "run 2 × 2 × 2 ranks with ZeRO-1 on real text and write a report of it")
+    opened = command(notebooks_command.notebooks, "open the notebooks in JupyterLab, on a copy that is yours to change")
+    opened.add_argument("--to", metavar="FOLDER", default="lab-notebooks", help="the copy; default: lab-notebooks")
+    opened.add_argument("--fresh", action="store_true", help="put what you changed aside as .bak and copy it anew")
+    opened.add_argument("--no-browser", action="store_true", help="open no browser; the address is printed")
+    opened.add_argument("--port", metavar="N", help="default: 8888, or one that is free")
     for one in (show, report):
         one.add_argument("run", metavar="RUN", help=RUN_HELP)
     for one, name in ((report, "report.html"), (demo, "demo-report.html")):
         one.add_argument(*OUTPUT, metavar="FILE", default=name, help=f"default: {name}")
     for one in (show, report):
         one.add_argument("--cluster", metavar="NAME", help="show beside it how long its step would take there")
-    for one in (runs, show, report, clusters, calibrate, doctor, demo):
+    for one in (runs, show, report, clusters, calibrate, doctor, demo, opened):
         one.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 

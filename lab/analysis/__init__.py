@@ -1,6 +1,7 @@
 """What a recording says: bubble, idle time and its causes, overlap, memory, communication. Pure functions."""
 
 from engine.replaying.rows import recorded_steps
+from lab.analysis.activity import Activity, activities
 from lab.analysis.communication import bytes_between, communication, communication_matrix
 from lab.analysis.gap import PART_NAMES, PARTS, Gap, Part, gap
 from lab.analysis.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_cause, idle_spans
@@ -12,11 +13,13 @@ __all__ = [
     "CAUSES",
     "PARTS",
     "PART_NAMES",
+    "Activity",
     "Gap",
     "Idle",
     "NoStep",
     "Part",
     "StepOps",
+    "activities",
     "bubble",
     "bubble_formula",
     "bytes_between",

@@ -14,9 +14,10 @@ from engine.job import Job
 from engine.recording import Recording
 from lab import analysis
 from lab.figures.bubble import bubble_figure, time_shares
+from lab.figures.chosen import checked, recorded
 from lab.figures.communication import communication_figure, links_figure, matrix_figure
 from lab.figures.comparison import comparison_figure
-from lab.figures.grid import Colour, grid_figure
+from lab.figures.grid import Colour, activity_grid, grid_figure, node_grid
 from lab.figures.memory import memory_figure, memory_over_time_figure
 from lab.figures.palette import CONFIG, Theme, empty
 from lab.figures.timeline import timeline_figure
@@ -67,9 +68,36 @@ def timeline(
     return timeline_figure(run.recording, run.job, step=step, theme=theme, by_hand=by_hand)
 
 
-def grid(run: HasRecording, colour: Colour = "memory", theme: Theme = "light") -> go.Figure:
-    """The data × tensor × pipeline grid, coloured by peak memory, idle share or pipeline rank."""
-    return grid_figure(run.job, grid_values(run, colour), colour=colour, theme=theme)
+def grid(
+    run: HasRecording,
+    colour: Colour = "memory",
+    theme: Theme = "light",
+    selected: int | None = None,
+    at_ms: float | None = None,
+) -> go.Figure:
+    """The data × tensor × pipeline grid; selected: a rank whose groups are made to stand out.
+
+    colour: by peak "memory", "idle" share, pipeline rank ("stage"), "node" of the run's cluster, or the "activity"
+    `at_ms` ms into the typical step (default: in its middle).
+    """
+    checked(selected, run.job)
+    if colour == "node":
+        return node_grid(run.job, getattr(run, "cluster", None), theme=theme, selected=selected)
+    if colour == "activity":
+        return _activity(run, at_ms, theme, selected)
+    return grid_figure(run.job, grid_values(run, colour), colour=colour, theme=theme, selected=selected)
+
+
+def _activity(run: HasRecording, at_ms: float | None, theme: Theme, selected: int | None) -> go.Figure:
+    step = analysis.typical_step(run.recording)
+    if step is None:
+        return empty("What each rank does", "No step was completed.", theme)
+    start, end = analysis.step_window(run.recording, step)
+    at_ns = (end - start) // 2 if at_ms is None else min(max(round(at_ms * 1e6), 0), end - start)
+    doing = analysis.activities(run.recording, step, at_ns)
+    like = run.recording.stands_for or {rank: rank for rank in doing}
+    everybody = {rank: doing[other] for rank, other in like.items()}
+    return activity_grid(run.job, everybody, at_ns / 1e9, theme=theme, selected=selected)
 
 
 def grid_values(run: HasRecording, colour: Colour) -> dict[int, float]:
@@ -87,15 +115,28 @@ def grid_values(run: HasRecording, colour: Colour) -> dict[int, float]:
     return {rank: idle[other] for rank, other in like.items()}
 
 
-def memory(run: HasRecording, theme: Theme = "light") -> go.Figure:
+def memory(run: HasRecording, theme: Theme = "light", selected: int | None = None) -> go.Figure:
     """Peak bytes of each rank by category, beside the predicted ones."""
-    found = run.summary["memory"]
-    return memory_figure(found["per_rank"], found["predicted_per_rank"], theme=theme)
+    found, mine = run.summary["memory"], checked(selected, run.job)
+    if mine not in {row["rank"] for row in found["per_rank"]}:
+        mine = recorded(mine, run.recording.stands_for)
+    return memory_figure(found["per_rank"], found["predicted_per_rank"], theme=theme, selected=mine)
 
 
-def memory_over_time(run: HasRecording, rank: int = 0, step: int | None = None, theme: Theme = "light") -> go.Figure:
-    """Bytes one rank, or the one that stands for it, holds over time, in one step or all of them."""
+def memory_over_time(
+    run: HasRecording,
+    rank: int = 0,
+    step: int | None = None,
+    theme: Theme = "light",
+    selected: int | None = None,
+) -> go.Figure:
+    """Bytes one rank, or the one that stands for it, holds over time, in one step or all of them.
+
+    selected: the rank to show instead of `rank`.
+    """
+    chosen = checked(selected, run.job)
     window = None if step is None else analysis.step_window(run.recording, step)
+    rank = rank if chosen is None else chosen
     rank = run.recording.stands_for.get(rank, rank)
     return memory_over_time_figure(run.recording, rank, window=window, theme=theme)
 
@@ -105,17 +146,25 @@ def communication(run: HasRecording, theme: Theme = "light") -> go.Figure:
     return communication_figure(run.summary["communication"], theme=theme)
 
 
-def communication_matrix(run: HasRecording, step: int | None = None, theme: Theme = "light") -> go.Figure:
-    """Bytes from each rank to each rank in one step."""
+def communication_matrix(
+    run: HasRecording, step: int | None = None, theme: Theme = "light", selected: int | None = None
+) -> go.Figure:
+    """Bytes from each rank to each rank in one step; selected: whose row and column are framed."""
+    checked(selected, run.job)
     step = analysis.typical_step(run.recording) if step is None else step
     if step is None:
         return empty("Who sends to whom", "No step was completed, so nothing was sent.", theme)
     if run.recording.stands_for:
-        return links_figure(analysis.bytes_between(run.recording, step), run.recording.stands_for, theme=theme)
+        return links_figure(
+            analysis.bytes_between(run.recording, step), run.recording.stands_for, theme=theme, selected=selected
+        )
     sent = analysis.communication_matrix(run.recording, step, run.job.world_size)
-    return matrix_figure(sent, theme=theme)
+    return matrix_figure(sent, theme=theme, selected=selected)
 
 
-def bubble(run: HasRecording, step: int | None = None, theme: Theme = "light") -> go.Figure:
+def bubble(
+    run: HasRecording, step: int | None = None, theme: Theme = "light", selected: int | None = None
+) -> go.Figure:
     """Where each rank's time went."""
-    return bubble_figure(run.recording, run.job, step=step, theme=theme)
+    checked(selected, run.job)
+    return bubble_figure(run.recording, run.job, step=step, theme=theme, selected=selected)

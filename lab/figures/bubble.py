@@ -12,6 +12,7 @@ from lab.analysis.idle import CAUSES, idle_by_cause
 from lab.analysis.intervals import length, spans
 from lab.analysis.overlap import blocking, computing_spans, core_wait_ns
 from lab.analysis.table import StepOps, step_ops, typical_step, window_of
+from lab.figures.chosen import outline, pointed, recorded
 from lab.figures.palette import Palette, Theme, empty, figure, palette
 from lab.wording import percent, seconds
 
@@ -46,7 +47,14 @@ def _working(ops: StepOps, rows: slice) -> dict[str, float]:
     return {"computing": computing / 1e9, "core": core / 1e9, "layer": layer / 1e9}
 
 
-def bubble_figure(recording: Recording, job: Job, *, step: int | None = None, theme: Theme = "light") -> go.Figure:
+def bubble_figure(
+    recording: Recording,
+    job: Job,
+    *,
+    step: int | None = None,
+    theme: Theme = "light",
+    selected: int | None = None,
+) -> go.Figure:
     """One bar a rank, as shares of the step's time."""
     step = typical_step(recording) if step is None else step
     if step is None:
@@ -69,13 +77,18 @@ def bubble_figure(recording: Recording, job: Job, *, step: int | None = None, th
         range=[0, 1],
         title_text=f"share of step {step} ({seconds(whole)})",
     )
-    return fig.update_yaxes(autorange="reversed", tickvals=[*range(len(ranks))], ticktext=_labels(ops), showgrid=False)
+    mine = recorded(selected, recording.stands_for)
+    if mine in ranks:
+        outline(fig, theme, None, (ranks.index(mine) - 0.46, ranks.index(mine) + 0.46))
+    names = _labels(ops, mine)
+    return fig.update_yaxes(autorange="reversed", tickvals=[*range(len(ranks))], ticktext=names, showgrid=False)
 
 
-def _labels(ops: StepOps) -> list[str]:
+def _labels(ops: StepOps, selected: int | None) -> list[str]:
     """Of many ranks the bare numbers."""
     few = len(ops.ranks) <= _MOST_NAMED
-    return [name if few else name.removeprefix("rank ") for name in ops.rank_names.values()]
+    names = {rank: name if few else name.removeprefix("rank ") for rank, name in ops.rank_names.items()}
+    return [pointed(name) if rank == selected else name for rank, name in names.items()]
 
 
 def _bars(name: str, ranks: Mapping[int, str], values: list[float], whole: float, p: Palette) -> go.Bar:

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from lab.analysis.table import named
+from lab.figures.chosen import outline, pointed, recorded
 from lab.figures.palette import Theme, empty, figure, hatched, palette
 from lab.wording import AXIS_NAMES, nbytes
 
@@ -81,29 +82,43 @@ def communication_title(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{title}; {right} of {len(known)} predictions exact" if known else title
 
 
-def matrix_figure(matrix: NDArray[np.int64], *, theme: Theme = "light") -> go.Figure:
+def matrix_figure(matrix: NDArray[np.int64], *, theme: Theme = "light", selected: int | None = None) -> go.Figure:
     """Bytes from rank to rank in a step (see `analysis.communication_matrix`); blank where nothing was
     sent.
     """
     if not matrix.any():
         return empty("Who sends to whom", "Nothing was sent in this step.", theme)
     names = [f"rank {rank}" for rank in range(len(matrix))]
-    return _heat(matrix, names, names, theme)
+    mine = None if selected is None else names[selected]
+    return _heat(matrix, names, names, theme, (mine, mine))
 
 
 def links_figure(
-    sent: Mapping[tuple[int, int], int], stands_for: Mapping[int, int], *, theme: Theme = "light"
+    sent: Mapping[tuple[int, int], int],
+    stands_for: Mapping[int, int],
+    *,
+    theme: Theme = "light",
+    selected: int | None = None,
 ) -> go.Figure:
     """The same where only some ranks are recorded: a row for each of these, a column for each rank they send to."""
     if not sent:
         return empty("Who sends to whom", "Nothing was sent in this step.", theme)
     sources, targets = sorted({a for a, _ in sent}), sorted({b for _, b in sent})
     matrix = np.array([[sent.get((a, b), 0) for b in targets] for a in sources], np.int64)
-    rows = [named(rank, sum(like == rank for like in stands_for.values())) for rank in sources]
-    return _heat(matrix, rows, [f"rank {rank}" for rank in targets], theme)
+    rows = {rank: named(rank, sum(like == rank for like in stands_for.values())) for rank in sources}
+    like = recorded(selected, stands_for)
+    chosen = (None if like is None else rows.get(like), f"rank {selected}")
+    return _heat(matrix, [*rows.values()], [f"rank {rank}" for rank in targets], theme, chosen)
 
 
-def _heat(matrix: NDArray[np.int64], sources: list[str], targets: list[str], theme: Theme) -> go.Figure:
+def _heat(
+    matrix: NDArray[np.int64],
+    sources: list[str],
+    targets: list[str],
+    theme: Theme,
+    selected: tuple[str | None, str | None],
+) -> go.Figure:
+    """selected: the row and the column to be framed, if there are such."""
     source, target = np.unravel_index(int(matrix.argmax()), matrix.shape)
     busiest = f"{sources[source]} to {targets[target]}"
     title = f"Busiest link: {busiest}, {nbytes(matrix.max())} per step"
@@ -116,16 +131,27 @@ def _heat(matrix: NDArray[np.int64], sources: list[str], targets: list[str], the
         colorbar={"title": {"text": "bytes", "side": "right"}, "tickformat": "~s", "thickness": 12},
     )  # fmt: skip
     fig = figure(title, theme, 420, [heat])
+    row = sources.index(selected[0]) if selected[0] in sources else None
+    column = targets.index(selected[1]) if selected[1] in targets else None
+    if row is not None:
+        outline(fig, theme, None, (row - 0.5, row + 0.5))
+    if column is not None:
+        outline(fig, theme, (column - 0.5, column + 0.5), None)
     fig.update_xaxes(
-        title_text="to rank", type="category", tickvals=_some(targets), showgrid=False, zeroline=False, side="top",
+        title_text="to rank", type="category", **_some(targets, column), showgrid=False, zeroline=False, side="top",
         constrain="domain",
     )  # fmt: skip
     return fig.update_yaxes(
-        title_text="from rank", type="category", tickvals=_some(sources), autorange="reversed", showgrid=False,
+        title_text="from rank", type="category", **_some(sources, row), autorange="reversed", showgrid=False,
         zeroline=False, scaleanchor="x" if sources == targets else None, constrain="domain",
     )  # fmt: skip
 
 
-def _some(names: list[str]) -> list[str]:
-    """At most about 16 of them, evenly spaced."""
-    return names[:: max(1, len(names) // 16)]
+def _some(names: list[str], selected: int | None) -> dict[str, list[str]]:
+    """Ticks at about 16 of them at most, evenly spaced, and at the selected one."""
+    every = max(1, len(names) // 16)
+    shown = [name for i, name in enumerate(names) if i % every == 0 or i == selected]
+    return {
+        "tickvals": shown,
+        "ticktext": [pointed(n) if selected is not None and n == names[selected] else n for n in shown],
+    }

@@ -1,41 +1,96 @@
-"""Where each rank sits: the data × tensor × pipeline grid, with what each rank holds."""
+"""Each rank on the data × tensor × pipeline grid: what it holds, in which node it sits, what it does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import plotly.graph_objects as go
 
+from engine.cluster import Cluster
 from engine.job import Job
 from engine.mesh import AXES, Mesh, mesh_of
 from engine.units import stage_lane, stages
+from lab.analysis.activity import Activity
+from lab.figures.grid_kinds import activity_balls, activity_kinds, activity_words, node_kinds
+from lab.figures.grid_lines import axis_lines, tier_lines
+from lab.figures.grid_ranks import MOST_LABELS, MOST_NUMBERS, Ball, by_kind, by_value, mark
 from lab.figures.palette import Palette, Theme, figure, palette
-from lab.wording import AXIS_NAMES, nbytes, percent, unit
+from lab.wording import AXIS_NAMES, nbytes, percent, seconds, unit
 
-Colour = Literal["memory", "idle", "stage"]
+__all__ = ["MOST_LABELS", "MOST_NUMBERS", "Colour", "activity_grid", "grid_figure", "holds", "node_grid"]
 
-_DASH = {"dp": "solid", "tp": "dash", "pp": "dot"}
+Colour = Literal["memory", "idle", "stage", "node", "activity"]
+
 _SCALE_NAMES = {"memory": "peak memory", "idle": "idle ÷ total", "stage": "pipeline rank"}
-MOST_LABELS = 16
-MOST_NUMBERS = 128
-"""With more ranks than these their numbers cover each other; they are still told when pointed at."""
 
 
 def grid_figure(
-    job: Job, values: Mapping[int, float] | None = None, *, colour: Colour = "stage", theme: Theme = "light"
+    job: Job,
+    values: Mapping[int, float] | None = None,
+    *,
+    colour: Literal["memory", "idle", "stage"] = "stage",
+    theme: Theme = "light",
+    selected: int | None = None,
 ) -> go.Figure:
     """Ranks in space: x = data, y = tensor, z = pipeline, lines join the ranks that talk along each axis.
 
     values: what the colour shows for each rank: bytes for "memory", a fraction for "idle"; "stage" needs
-    none.
+    none. selected: its groups are drawn thick and named.
     """
     mesh, p = mesh_of(job), palette(theme)
     if colour == "stage" or not values:
         values, colour = {r: float(mesh.coordinate(r).pp) for r in range(mesh.size)}, "stage"
-    traces = [line for axis in AXES if mesh.degree(axis) > 1 for line in [_lines(mesh, axis, p)]]
-    traces.append(_ranks(job, mesh, values, colour, p))
-    fig = figure(grid_title(job, values, colour), theme, 520, traces)
+    name_of_unit, scale = unit(max(values.values())) if colour == "memory" else ("", 1.0)
+    held = _held(job, mesh)
+    balls = [
+        Ball(r, held[r], f"{_who(mesh, r, held)}<br>{_SCALE_NAMES[colour]} {_value(v, colour)}", "", v / scale)
+        for r, v in sorted(values.items())
+    ]
+    bar = None if colour == "stage" else _scale(colour, name_of_unit)
+    traces = [*axis_lines(mesh, p, selected), by_value(mesh, balls, bar, p)]
+    return _scene(job, mesh, grid_title(job, values, colour), traces, theme, selected)
+
+
+def node_grid(job: Job, cluster: Cluster | None, *, theme: Theme = "light", selected: int | None = None) -> go.Figure:
+    """The grid coloured by the node that holds each rank; lines are links. cluster None: all on this machine."""
+    mesh, p, held = mesh_of(job), palette(theme), _held(job, mesh_of(job))
+    node = {r: 0 if cluster is None else cluster.node_of(r) for r in range(mesh.size)}
+    balls = [
+        Ball(r, f"node {n}", f"{_who(mesh, r, held)}<br>node {n} of {len(set(node.values()))}", f"node {n}")
+        for r, n in node.items()
+    ]
+    traces = tier_lines(mesh, cluster, p)
+    if selected is not None:
+        traces += [t for t in axis_lines(mesh, p, selected) if not str(t.name).startswith("other")]
+    traces += by_kind(mesh, balls, node_kinds(sorted(set(node.values())), p), p)
+    return _scene(job, mesh, node_title(job, mesh, cluster), traces, theme, selected)
+
+
+def activity_grid(
+    job: Job,
+    doing: Mapping[int, Activity],
+    at_s: float,
+    *,
+    theme: Theme = "light",
+    selected: int | None = None,
+) -> go.Figure:
+    """The grid coloured by what each rank does `at_s` seconds into a step."""
+    mesh, p = mesh_of(job), palette(theme)
+    held = _held(job, mesh)
+    balls = activity_balls(doing, {rank: _who(mesh, rank, held) for rank in doing})
+    traces = [*axis_lines(mesh, p, selected), *by_kind(mesh, balls, activity_kinds(p), p)]
+    title = f"{seconds(at_s)} into the step: {activity_words(doing, selected)}"
+    return _scene(job, mesh, title, traces, theme, selected)
+
+
+def _scene(
+    job: Job, mesh: Mesh, title: str, traces: Sequence[go.Scatter3d], theme: Theme, selected: int | None
+) -> go.Figure:
+    """The traces in a box with the lab's axes and camera."""
+    p = palette(theme)
+    chosen = [] if selected is None else [mark(mesh, selected, p)]
+    fig = figure(title, theme, 520, [*traces, *chosen])
     named = zip(("xaxis", "yaxis", "zaxis"), AXES, strict=True)
     axes = {name: _axis(mesh, axis, p) for name, axis in named}
     longest = max(mesh.degree(axis) for axis in AXES)
@@ -48,17 +103,46 @@ def grid_figure(
     )
 
 
-def grid_title(job: Job, values: Mapping[int, float], colour: Colour) -> str:
+def _shape(job: Job) -> str:
     plan = job.plan
-    shape = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline = {job.world_size} ranks"
+    return f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline = {job.world_size} ranks"
+
+
+def grid_title(job: Job, values: Mapping[int, float], colour: str) -> str:
     if colour == "stage":
-        return shape
+        return _shape(job)
     most = max(values, key=lambda r: values[r])
-    return f"{shape}; most {_SCALE_NAMES[colour]}: rank {most}, {_value(values[most], colour)}"
+    return f"{_shape(job)}; most {_SCALE_NAMES[colour]}: rank {most}, {_value(values[most], colour)}"
 
 
-def _value(value: float, colour: Colour) -> str:
+def node_title(job: Job, mesh: Mesh, cluster: Cluster | None) -> str:
+    """Which axes stay inside nodes: the question that a rank order answers."""
+    if cluster is None:
+        return f"{_shape(job)}, all on one node: this machine"
+    nodes = len({cluster.node_of(r) for r in range(mesh.size)})
+    busy = [axis for axis in AXES if mesh.degree(axis) > 1]
+    crossing = [a for a in busy if any(len({cluster.node_of(r) for r in group}) > 1 for group in mesh.groups(a))]
+    on = f"{job.world_size} ranks on {nodes} node{'s' if nodes > 1 else ''} of {cluster.name}"
+    if not crossing:
+        return f"{on}: no group leaves its node"
+    across = " and ".join(AXIS_NAMES[a] for a in crossing)
+    within = " and ".join(AXIS_NAMES[a] for a in busy if a not in crossing)
+    return f"{on}: {across} groups cross nodes" + (f", {within} groups stay inside" if within else "")
+
+
+def _value(value: float, colour: str) -> str:
     return nbytes(value) if colour == "memory" else percent(value) if colour == "idle" else f"{value:.0f}"
+
+
+def _held(job: Job, mesh: Mesh) -> dict[int, str]:
+    """What layers each rank holds."""
+    layers = [holds(job, pipeline) for pipeline in range(mesh.pp)]
+    return {rank: layers[mesh.coordinate(rank).pp] for rank in range(mesh.size)}
+
+
+def _who(mesh: Mesh, rank: int, held: Mapping[int, str]) -> str:
+    share = f", 1/{mesh.tp} of each" if mesh.tp > 1 else ""
+    return f"<b>rank {rank}</b>, {mesh.coordinate(rank)}<br>{held[rank]}{share}"
 
 
 def holds(job: Job, pipeline: int) -> str:
@@ -78,40 +162,8 @@ def holds(job: Job, pipeline: int) -> str:
     return ", ".join(words + (["head"] if "head" in units else []))
 
 
-def _lines(mesh: Mesh, axis: str, p: Palette) -> go.Scatter3d:
-    """One broken line through all groups of an axis."""
-    points: list[tuple[float | None, ...]] = []
-    for group in mesh.groups(axis):
-        points += [_place(mesh, rank) for rank in group] + [(None, None, None)]
-    x, y, z = zip(*points, strict=True)
-    colour = {"dp": p.brown, "tp": p.purple, "pp": p.sky}[axis]
-    return go.Scatter3d(
-        x=x, y=y, z=z, mode="lines", name=f"{AXIS_NAMES[axis]} groups", hoverinfo="skip",
-        line={"color": colour, "width": 5, "dash": _DASH[axis]},
-    )  # fmt: skip
-
-
-def _place(mesh: Mesh, rank: int) -> tuple[int, int, int]:
-    at = mesh.coordinate(rank)
-    return at.dp, at.tp, at.pp
-
-
-def _ranks(job: Job, mesh: Mesh, values: Mapping[int, float], colour: Colour, p: Palette) -> go.Scatter3d:
-    ranks = sorted(values)
-    x, y, z = zip(*(_place(mesh, rank) for rank in ranks), strict=True)
-    layers = [holds(job, pipeline) for pipeline in range(mesh.pp)]
-    held = [layers[mesh.coordinate(rank).pp] for rank in ranks]
-    shown = [_value(values[rank], colour) for rank in ranks]
-    share = f", 1/{mesh.tp} of each" if mesh.tp > 1 else ""
-    hover = [
-        f"<b>rank {r}</b>, {mesh.coordinate(r)}<br>{what}{share}<br>{_SCALE_NAMES[colour]} {value}"
-        for r, what, value in zip(ranks, held, shown, strict=True)
-    ]
-    few = mesh.size <= MOST_LABELS
-    text = [f"{r}: {what}" if few else str(r) for r, what in zip(ranks, held, strict=True)]
-    name_of_unit, scale = unit(max(values.values())) if colour == "memory" else ("", 1.0)
-    number = [values[r] / scale for r in ranks]
-    bar = {
+def _scale(colour: str, name_of_unit: str) -> dict[str, object]:
+    return {
         "title": {"text": f"{_SCALE_NAMES[colour]}{f' ({name_of_unit})' if name_of_unit else ''}", "side": "top"},
         "orientation": "h",
         "thickness": 10,
@@ -122,23 +174,13 @@ def _ranks(job: Job, mesh: Mesh, values: Mapping[int, float], colour: Colour, p:
         "yanchor": "bottom",
         "tickformat": ".0%" if colour == "idle" else "",
     }
-    named = mesh.size <= MOST_NUMBERS
-    return go.Scatter3d(
-        x=x, y=y, z=z, mode="markers+text" if named else "markers", text=text, textposition="top center",
-        showlegend=False,
-        textfont={"size": 12 if few else 10, "color": p.ink}, customdata=hover,
-        hovertemplate="%{customdata}<extra></extra>",
-        marker={"size": 14 if few else 8 if named else 4, "color": number, "colorscale": "Cividis",
-                "cmin": 0, "cmax": max(number) or 1, "showscale": colour != "stage",
-                "colorbar": bar, "line": {"color": p.ink, "width": int(named)}, "opacity": 1},
-    )  # fmt: skip
 
 
 def _axis(mesh: Mesh, axis: str, p: Palette) -> dict[str, object]:
     n = mesh.degree(axis)
     return {
         "title": {"text": f"{AXIS_NAMES[axis]} ({axis})"},
-        "tickvals": list(range(n)),
+        "tickvals": list(range(0, n, max(1, n // 8))),
         "range": [-0.5, n - 0.5],
         "backgroundcolor": p.paper,
         "gridcolor": p.grid,

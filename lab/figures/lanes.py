@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.mesh import Mesh
-from lab.analysis.idle import idle_spans
+from lab.analysis.idle import Idle, idle_spans
 from lab.analysis.overlap import blocking, communicating
 from lab.analysis.table import Mask, Numbers, StepOps, window_of
 from lab.figures.palette import Palette
@@ -95,14 +95,20 @@ def categories(ops: StepOps) -> NDArray[np.object_]:
     return names
 
 
+def drawn(ops: StepOps) -> tuple[Numbers, Numbers, NDArray[np.object_]]:
+    """(rows that are boxes, ns at which each row of the step begins to be drawn, category of each row)."""
+    names = categories(ops)
+    _, start = communicating(ops)
+    return np.flatnonzero((names != "") & (ops.end > start)), start, names
+
+
 def boxes(lanes: Lanes, p: Palette) -> dict[str, Boxes]:
     """Every box of the timeline, by category."""
     ops, found = lanes.ops, {name: Boxes() for name in CATEGORIES}
-    names = categories(ops)
-    _, start = communicating(ops)
+    shown, start, names = drawn(ops)
     inside = blocking(ops)
     rows = lanes.row_of(ops.rank)
-    for i in np.flatnonzero((names != "") & (ops.end > start)).tolist():
+    for i in shown.tolist():
         thin = not (ops.on_compute[i] or inside[i])
         y = rows[i] + (lanes.thin_y(str(ops.axis[i])) if thin else 0.0)
         height = THIN_HEIGHT * 0.8 if thin else COMPUTE_HEIGHT * (0.55 if inside[i] else 1)
@@ -118,10 +124,14 @@ def boxes(lanes: Lanes, p: Palette) -> dict[str, Boxes]:
     for idle in idle_spans(ops):
         y = float(lanes.row_of(np.array([idle.rank]))[0])
         length = seconds((idle.end_ns - idle.start_ns) / 1e9)
-        waits = "" if idle.cause in ("done", "host") else "waits "
-        hover = f"<b>idle, {ops.rank_names[idle.rank]}</b> for {length}<br>{waits}{idle.why}"
+        hover = f"<b>idle, {ops.rank_names[idle.rank]}</b> for {length}<br>{idle_words(idle)}"
         _put(found["idle"], lanes, idle.start_ns, idle.end_ns, y, COMPUTE_HEIGHT, hover)
     return found
+
+
+def idle_words(idle: Idle) -> str:
+    """What a rank that stands idle does."""
+    return idle.why if idle.cause in ("done", "host") else f"waits {idle.why}"
 
 
 def _put(box: Boxes, lanes: Lanes, start: int, end: int, y: float, height: float, hover: str) -> None:
@@ -141,9 +151,17 @@ def _words(lanes: Lanes, i: int, start: int) -> str:
         f"{seconds(length)}, from {seconds(begin)} on",
     ]
     if not ops.on_compute[i]:
-        lines.append(f"{nbytes(int(ops.logical[i]))} by the algorithm, {nbytes(int(ops.wire[i]))} on the wire")
-        lines.append(f"{AXIS_NAMES.get(str(ops.axis[i]), '')} axis, ranks {', '.join(map(str, ops.peers[i][:8]))}")
+        lines += communication_words(ops, i)
     return "<br>".join(lines)
+
+
+def communication_words(ops: StepOps, i: int) -> tuple[str, str]:
+    """How much row `i` moves, and between whom."""
+    who = ", ".join(map(str, ops.peers[i][:8])) + (", …" if len(ops.peers[i]) > 8 else "")
+    return (
+        f"{nbytes(int(ops.logical[i]))} by the algorithm, {nbytes(int(ops.wire[i]))} on the wire",
+        f"{AXIS_NAMES.get(str(ops.axis[i]), '')} axis, ranks {who}",
+    )
 
 
 def labels(lanes: Lanes, pixels: float) -> Iterator[tuple[float, float, str, str]]:

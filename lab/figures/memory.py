@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from engine.recording import CATEGORIES, Recording
 from lab.analysis.memory import KEY, memory_over_time
+from lab.figures.chosen import outline, pointed
 from lab.figures.clock import time_axis
 from lab.figures.palette import Palette, Theme, empty, figure, palette
 from lab.wording import nbytes, seconds, unit
@@ -37,6 +39,7 @@ def memory_figure(
     predicted: Sequence[Mapping[str, int]] = (),
     *,
     theme: Theme = "light",
+    selected: int | None = None,
 ) -> go.Figure:
     """Bytes by category for every rank, the measured bar left of the predicted one (hatched).
 
@@ -59,13 +62,22 @@ def memory_figure(
             bottom += values
         traces.append(_totals(which, x, [row["total_peak"] for row in rows], scale, p))
     fig = figure(memory_title(measured, predicted), theme, 420, traces, barmode="overlay")
-    every = slice(None, None, max(1, len(measured) // 16))
-    names = [
-        f"{row['rank']} ×{row['stands_for']}" if row.get("stands_for", 1) > 1 else str(row["rank"]) for row in measured
-    ]
-    ticks = {"tickvals": [*place.values()][every], "ticktext": names[every]}
-    fig.update_xaxes(title_text="rank", showgrid=False, **ticks)
+    fig.update_xaxes(title_text="rank", showgrid=False, **_rank_ticks(measured, selected))
+    if selected in place:
+        outline(fig, theme, (place[selected] - 0.47, place[selected] + 0.47), None)
     return fig.update_yaxes(title_text=name_of_unit, rangemode="tozero")
+
+
+def _rank_ticks(rows: Sequence[Mapping[str, int]], selected: int | None) -> dict[str, list[Any]]:
+    """About 16 of the ranks, with how many others each stands for, and always the selected one."""
+    every, shown = max(1, len(rows) // 16), {}
+    for i, row in enumerate(rows):
+        name = f"{row['rank']} ×{row['stands_for']}" if row.get("stands_for", 1) > 1 else str(row["rank"])
+        if row["rank"] == selected:
+            shown[i] = pointed(name)
+        elif i % every == 0:
+            shown[i] = name
+    return {"tickvals": [*shown], "ticktext": [*shown.values()]}
 
 
 def _bar(name: str, which: str, x: Floats, bottom: Floats, values: Floats, scale: float, p: Palette) -> go.Bar:

@@ -16,10 +16,10 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from engine.job import Job
+from lab.figures.themed import differences
 from lab.options import Parser, add_job_options, job_of
 from lab.report import report_html, write_report
 from lab.report.html import Html, escape, tag
-from lab.report.plots import differences
 from lab.report.words import DEFINITIONS, command_line, job_in_words
 from lab.wording import RESIDENT
 from tests.lab.fake_run import FakeInfo, FakeRun, fake_run

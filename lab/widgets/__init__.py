@@ -1,0 +1,61 @@
+"""What a learner touches in a notebook: views, the explorer, questions. `lab.view`, `lab.explore` and kin make them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+
+from engine.job import Job
+from lab.runs import Run
+from lab.simulation import default_name
+from lab.widgets.answer import answers
+from lab.widgets.explorer import Explorer
+from lab.widgets.linked import DEFAULT, Views
+from lab.widgets.question import Question
+
+__all__ = ["Explorer", "Question", "Views", "ask", "explore", "view"]
+
+EXPLORED = {"steps": 2}
+"""Two steps: the first warms up, the second is shown."""
+
+
+def view(run: Run, views: tuple[str, ...], predicted: Run | None, rank: int | None, step: int | None) -> Views:
+    """See `lab.view`."""
+    shown = Views(views or DEFAULT)
+    shown.show(run, predicted=predicted, step=step)
+    if rank is not None:
+        if not 0 <= rank < run.job.world_size:
+            raise ValueError(f"rank={rank} is not of this run: its ranks are 0 to {run.job.world_size - 1}.")
+        shown.select(rank)
+    return shown
+
+
+def explore(
+    knobs: tuple[str, ...], views: tuple[str, ...], job: Job | str | Path | None, options: dict[str, Any]
+) -> Explorer:
+    """See `lab.explore`."""
+    if isinstance(job, (str, Path)):
+        chosen = Job.from_toml(Path(job), **options)
+    else:
+        chosen = Job.from_options(job, **({} if job else EXPLORED), **options)
+    if not chosen.hardware.cluster:
+        chosen = Job.from_options(chosen, cluster=default_name(chosen))
+    return Explorer(chosen, knobs, views)
+
+
+def ask(
+    key: str,
+    question: str,
+    choices: Mapping[str, str] | None,
+    number: tuple[Any, ...] | None,
+    truth: Callable[[Run], Any],
+    run: Callable[[], Run],
+    then: Callable[[Run], ipywidgets.Widget] | None,
+) -> Question:
+    """See `lab.predict`."""
+    return Question(
+        key, question, answers(choices, number), truth, run, then or (lambda found: view(found, (), None, None, None))
+    )

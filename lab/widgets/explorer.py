@@ -1,0 +1,213 @@
+"""The explorer: turn a knob, see at once what is predicted, and then what really happened."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ipywidgets
+
+from engine.cluster import Cluster
+from engine.job import Hardware, Job, JobRefused
+from engine.launch import RunCancelled
+from engine.what_if import scaled
+from lab.clusters import find_cluster
+from lab.execution import Progress
+from lab.runs import Run
+from lab.simulation import simulate_job
+from lab.widgets import knobs as settings
+from lab.widgets import news
+from lab.widgets.background import Attempt, Background
+from lab.widgets.latest import Latest
+from lab.widgets.linked import Views
+from lab.widgets.panel import Message, Panel
+
+MEASURED, REPLAYED = "measured", "replayed"
+
+
+@dataclass(frozen=True)
+class State:
+    """What the learner has set. link: factor on the bandwidth of the cluster's links."""
+
+    job: Job
+    source: str = MEASURED
+    link: float = 1.0
+
+    @property
+    def trained(self) -> Job:
+        """The job without the hardware it is replayed on: settings that agree in this need one run."""
+        return replace(self.job, hardware=Hardware())
+
+    @property
+    def cluster(self) -> Cluster:
+        found = find_cluster(self.job.hardware.cluster)
+        return scaled(found, inside_bandwidth=self.link, across_bandwidth=self.link)
+
+    @property
+    def cluster_words(self) -> str:
+        speed = "" if self.link == 1 else f" with links {settings.link_text(self.link)}"
+        return f"{self.job.hardware.cluster}{speed}"
+
+
+class Explorer(ipywidgets.VBox):
+    """Sliders above, views below. Runs are made in a thread, so the kernel is never blocked.
+
+    `job` is what is set, `run` what was measured for it (None until then). A setting that the learner comes back to
+    shows its run at once. `settle()` waits until nothing is under way.
+    """
+
+    def __init__(self, job: Job, knobs: tuple[str, ...], views: tuple[str, ...]) -> None:
+        settings.check(job)
+        self._knobs = settings.chosen(knobs)
+        self._state = State(job)
+        self._runs: dict[Job, Run] = {}
+        self._failures: dict[Job, Exception] = {}
+        self._lock = threading.RLock()
+        self._drawer: Latest[State] = Latest(self._draw)
+        self._background = Background(self._told)
+        self.panel = Panel(self._hear)
+        self.views = Views(views)
+        super().__init__([self.panel, self.views])
+        self._show_knobs()
+        self._changed(rerun=True)
+
+    @property
+    def job(self) -> Job:
+        return self._state.job
+
+    @property
+    def run(self) -> Run | None:
+        return self._runs.get(self._state.trained)
+
+    # -- what the learner does -----------------------------------------------------------------------------------
+
+    def turn(self, name: str, value: Any) -> None:
+        """Turns a knob as a slider does. An illegal wish changes nothing but the sentence that answers it."""
+        with self._lock:
+            before = self._state
+            try:
+                self._state = _turned(before, name, value)
+            except JobRefused as error:
+                self.panel.tell(said=str(error))
+            else:
+                self.panel.tell(said=settings.companions(before.job, self._state.job, name))
+            self._show_knobs()
+            if self._state != before:
+                self._changed(rerun=self._state.trained != before.trained)
+
+    def look_at(self, source: str) -> None:
+        """Shows the times measured here, or those of the replay on the cluster."""
+        with self._lock:
+            self._state = replace(self._state, source=REPLAYED if source == REPLAYED else MEASURED)
+            self._changed(rerun=False)
+
+    def cancel(self) -> None:
+        """Ends the run under way, if there is one."""
+        with self._lock:
+            if (job := self._background.wanted) is not None:
+                self._failures[job] = RunCancelled("the run was cancelled")
+            self._background.cancel()
+            self._changed(rerun=False)
+
+    def again(self) -> None:
+        """Measures the same job once more."""
+        with self._lock:
+            self._runs.pop(self._state.trained, None)
+            self._changed(rerun=True)
+
+    def settle(self, timeout: float = 60.0) -> bool:
+        """Waits until the run is made and drawn, at most `timeout` seconds; whether it came to that."""
+        return self._background.settle(timeout) and self._drawer.settle(timeout)
+
+    def _hear(self, message: Message) -> None:
+        match message.get("kind"):
+            case "wish":
+                self.turn(str(message["name"]), message["value"])
+            case "source":
+                self.look_at(str(message["value"]))
+            case "cancel":
+                self.cancel()
+            case "again":
+                self.again()
+
+    # -- what follows --------------------------------------------------------------------------------------------
+
+    def _changed(self, rerun: bool) -> None:
+        """Draws what is known of the state as it is, and has a run made where there is none."""
+        wanted = self._state.trained
+        if rerun and wanted not in self._runs:
+            self._failures.pop(wanted, None)
+            self._background.want(wanted)
+        elif rerun:
+            self._background.cancel()  # what was under way is for settings that have been left
+        self._drawer.ask(self._state)
+
+    def _told(self, attempt: Attempt, what: Progress | Run | Exception) -> None:
+        """Hears of a run under way; called in its thread."""
+        with self._lock:
+            if isinstance(what, Progress):
+                if attempt.job == self._state.trained:
+                    self.panel.tell(**news.progress(what))
+                return
+            if isinstance(what, Run):
+                self._runs[attempt.job] = what
+                self._failures.pop(attempt.job, None)
+            elif not isinstance(what, RunCancelled):
+                self._failures[attempt.job] = what
+            self._drawer.ask(self._state)
+
+    def _draw(self, state: State) -> None:
+        """Shows the best there is: a measurement or its replay, else the prediction. Called in the drawer's thread."""
+        run = self._runs.get(state.trained)
+        try:
+            shown, kind = self._best(state, run)
+            self.views.show(shown, runs=self._made(state))
+        except Exception as error:  # the learner shall read it, and the next wish shall be drawn
+            self.panel.tell(state="failed", headline=news.ending(error), busy=False)
+            return
+        with self._lock:
+            if state != self._state:
+                return  # a newer one follows
+            self.panel.tell(
+                shown=kind, run="" if run is None else run.id, badge=news.badge(run), source=state.source,
+                sources=_sources(state), **self._progress(state, shown, kind),
+            )  # fmt: skip
+
+    def _best(self, state: State, run: Run | None) -> tuple[Run, str]:
+        if run is None:
+            return simulate_job(Job.from_options(state.job, steps=1), state.cluster), "predicted"
+        return (run.replay(state.cluster), REPLAYED) if state.source == REPLAYED else (run, MEASURED)
+
+    def _progress(self, state: State, shown: Run, kind: str) -> dict[str, Any]:
+        """What goes on, for the panel."""
+        busy = self._background.wanted == state.trained
+        words = news.headline(shown, kind, state.cluster_words)
+        failure = self._failures.get(state.trained)
+        if kind == "predicted" and failure is not None and not busy:
+            name = "cancelled" if isinstance(failure, RunCancelled) else "failed"
+            return {"state": name, "headline": f"{news.ending(failure)} {words}", "busy": False}
+        return {"state": "running" if busy else kind, "headline": words, "busy": busy, "progress": 0.05}
+
+    def _made(self, state: State) -> tuple[Run, ...]:
+        """The runs made so far, the shown one last."""
+        rest = [run for job, run in self._runs.items() if job != state.trained]
+        return (*rest, *([self._runs[state.trained]] if state.trained in self._runs else ()))
+
+    def _show_knobs(self) -> None:
+        self.panel.tell(knobs=[settings.described(knob, self._state.job, self._state.link) for knob in self._knobs])
+
+
+def _turned(state: State, name: str, value: Any) -> State:
+    """What hangs on the cluster alone is seen in the replay, so that is what is shown then."""
+    if name == "link_speed":
+        return replace(state, link=settings.link_speed(value), source=REPLAYED)
+    job = settings.turned(state.job, name, value)
+    return replace(state, job=job, source=REPLAYED if name == "cluster" else state.source)
+
+
+def _sources(state: State) -> list[dict[str, str]]:
+    return [
+        {"value": MEASURED, "text": "Measured on this machine"},
+        {"value": REPLAYED, "text": f"Replayed on {state.cluster_words}"},
+    ]

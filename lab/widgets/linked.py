@@ -1,0 +1,89 @@
+"""Views of one run that share the chosen rank, the cursor and the theme."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ipywidgets
+
+from lab.figures.palette import Theme
+from lab.runs import Run
+from lab.timeline import TimelineWidget, timeline_data
+from lab.widgets.drawings import DRAWINGS, Click, Scene, refuse_unknown
+from lab.widgets.plot import Plot
+from lab.widgets.rank_choice import RankChoice
+
+DEFAULT = ("timeline", "grid")
+
+
+class Views(ipywidgets.VBox):
+    """A timeline and figures, one below the other. `show` puts another run into them."""
+
+    def __init__(self, views: tuple[str, ...] = DEFAULT) -> None:
+        refuse_unknown(views)
+        self._scene: Scene | None = None
+        self.choice = RankChoice()
+        self.timeline = TimelineWidget() if "timeline" in views else None
+        self.plots = {name: Plot(name, DRAWINGS[name].how) for name in views if name != "timeline"}
+        super().__init__([self.choice, *(self.timeline if name == "timeline" else self.plots[name] for name in views)])
+        self.choice.observe(lambda change: self.select(change["new"]), "rank")
+        if self.timeline is not None:
+            self.timeline.observe(lambda change: self.select(change["new"]), "selected_rank")
+            self.timeline.observe(lambda change: self._move_cursor(change["new"]), "cursor_ms")
+        for name, plot in self.plots.items():
+            plot.on_click(self._hearer(name))
+
+    @property
+    def rank(self) -> int | None:
+        """The chosen rank, marked in every view."""
+        return None if self._scene is None else self._scene.rank
+
+    def show(
+        self, run: Run, *, predicted: Run | None = None, runs: tuple[Run, ...] = (), step: int | None = None
+    ) -> None:
+        """Draws `run` in every view. predicted: laid over the timeline. runs: made before, for the bubble's curve."""
+        rank = self.rank if self.rank is not None and self.rank < run.job.world_size else None
+        self._scene = Scene(run, rank, None, runs)
+        self.choice.offer(run.job, rank)
+        if self.timeline is not None:
+            other = None if predicted is None else predicted.recording
+            data = timeline_data(run.recording, run.job, step, predicted=other)
+            with self.timeline.hold_sync():
+                self.timeline.window = self.timeline.selected_op = self.timeline.cursor_ms = None
+                self.timeline.data = data
+        self._draw(*self.plots)
+
+    def select(self, rank: int | None) -> None:
+        """Marks a rank in every view; None marks none."""
+        scene = self._scene
+        if scene is None or rank == scene.rank:
+            return
+        self._scene = Scene(scene.run, rank, scene.at_ms, scene.runs)
+        self.choice.rank = rank
+        if self.timeline is not None:
+            self.timeline.selected_rank = rank
+        self._draw(*self.plots)
+
+    def _move_cursor(self, at_ms: float | None) -> None:
+        if self._scene is not None and "activity" in self.plots:
+            self._scene = Scene(self._scene.run, self._scene.rank, at_ms, self._scene.runs)
+            self._draw("activity")
+
+    def _draw(self, *names: str) -> None:
+        scene = self._scene
+        assert scene is not None
+        for name in names:
+            drawing = DRAWINGS[name]
+
+            def draw(theme: Theme, drawing: Any = drawing) -> Any:
+                return drawing.draw(scene, theme)
+
+            self.plots[name].show(draw, scene.run.id)
+
+    def _hearer(self, name: str) -> Any:
+        def hear(click: Click) -> None:
+            if self._scene is not None:
+                rank = DRAWINGS[name].pick(self._scene, click)
+                self.select(None if rank == self._scene.rank else rank)
+
+        return hear

@@ -1,0 +1,62 @@
+"""What the explorer says of what it shows, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.launch import RunCancelled
+from lab.execution import Progress
+from lab.runs import Run
+from lab.wording import percent, seconds
+
+NOT_RUN = {"verdict": "unknown", "text": "not run yet"}
+
+
+def badge(run: Run | None) -> dict[str, str]:
+    """Whether the run equals one process: {verdict: equal, differs or unknown, text}."""
+    if run is None:
+        return NOT_RUN
+    passed = run.summary["parity"]["passed"]
+    if passed is None:
+        return {"verdict": "unknown", "text": "not compared with one process"}
+    return {"verdict": "equal", "text": "✔ equal to one process"} if passed else {
+        "verdict": "differs", "text": "✘ differs from one process"
+    }  # fmt: skip
+
+
+def headline(shown: Run, kind: str, cluster: str) -> str:
+    """Step time and bubble of what is shown. kind: measured, replayed or predicted."""
+    where = "Measured on this machine" if kind == "measured" else f"{kind.capitalize()} on {cluster}"
+    facts = [f"{seconds(step_seconds(shown))} a step"]
+    bubble = shown.summary["bubble"]
+    found, formula = bubble["measured" if kind == "measured" else "replayed"], bubble["formula"]
+    if found is not None and shown.job.plan.pp > 1:
+        facts.append(f"bubble {percent(found)}" + ("" if formula is None else f", formula {percent(formula)}"))
+    return f"{where}: {', '.join(facts)}."
+
+
+def step_seconds(run: Run) -> float:
+    """The time of a step; of a real run the median, its first step left out."""
+    if run.status == "simulated":
+        return float(run.summary["step_seconds"])
+    times = sorted(row["seconds"] for row in run.steps[1:] or run.steps)
+    return float(times[(len(times) - 1) // 2])
+
+
+def progress(news: Progress) -> dict[str, Any]:
+    """{progress: 0 to 1, headline} of a run under way."""
+    done = 0 if news.step is None else news.step + 1
+    words = {
+        "starting": f"Starting {news.world_size} real processes…",
+        "ready": f"{news.world_size} processes connected, training…",
+        "step": f"Step {done} of {news.steps} done: loss {news.loss:.3f}",
+        "finishing": "Comparing with one process…",
+    }[news.phase]
+    return {"progress": (done + 0.5) / (news.steps + 1), "headline": words}
+
+
+def ending(error: Exception) -> str:
+    """Why there is no measurement."""
+    if isinstance(error, RunCancelled):
+        return "Cancelled: what stands here is the prediction."
+    return f"The run failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"

@@ -1,0 +1,62 @@
+"""A plotly figure in Jupyter, in the colours of the page, that tells what was clicked."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from typing import Any
+
+import anywidget
+import traitlets
+from ipywidgets import widget_serialization
+from plotly.offline import get_plotlyjs
+
+from lab.figures.themed import Draw, themed
+from lab.widgets.modules import module, styles
+
+Click = dict[str, Any]
+
+
+class Library(anywidget.AnyWidget):
+    """plotly.js, packed, once a kernel; figures refer to it. Each figure carrying its own would weigh 5 MB."""
+
+    _esm = "export default { render() {} }"
+    source = traitlets.Bytes().tag(sync=True)
+
+    _only: Library | None = None
+
+    @classmethod
+    def only(cls) -> Library:
+        if cls._only is None or cls._only.comm is None:
+            cls._only = cls(source=gzip.compress(get_plotlyjs().encode(), compresslevel=6))
+        return cls._only
+
+
+class Plot(anywidget.AnyWidget):
+    """One figure. `show` draws it; `on_click` hears {curve, point, x, y} of what the learner clicked."""
+
+    _esm = module("plot.js")
+    _css = styles()
+    library = traitlets.Instance(Library).tag(sync=True, **widget_serialization)
+    spec = traitlets.Unicode("").tag(sync=True)
+    title = traitlets.Unicode("").tag(sync=True)
+    how = traitlets.Unicode("").tag(sync=True)
+    view = traitlets.Unicode("").tag(sync=True)
+    run = traitlets.Unicode("").tag(sync=True)
+    height = traitlets.Int(300).tag(sync=True)
+
+    def __init__(self, view: str, how: str = "") -> None:
+        super().__init__(library=Library.only(), view=view, how=how)
+
+    def show(self, draw: Draw, run: str) -> None:
+        """Draws what `draw` makes, for light and dark pages, as one message."""
+        found = themed(draw)
+        with self.hold_sync():
+            self.title, self.height, self.run, self.spec = found.title, found.height, run, found.json()
+
+    def on_click(self, heard: Callable[[Click], None]) -> None:
+        def hear(_: Any, content: dict[str, Any], __: Any) -> None:
+            if content.get("kind") == "click":
+                heard(content)
+
+        self.on_msg(hear)

@@ -1,0 +1,101 @@
+"""A question in the notebook that locks its run until it is answered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import anywidget
+import ipywidgets
+import traitlets
+
+from lab.learner import Learner
+from lab.runs import Run
+from lab.widgets.answer import Answers, Choices, Number
+from lab.widgets.modules import module, styles
+
+_RUNNING = "Locked in. The processes are running…"
+
+
+class Form(anywidget.AnyWidget):
+    """The question itself. Hears {kind: "answer", value} and {kind: "again"}."""
+
+    _esm = module("question.js")
+    _css = styles()
+    question = traitlets.Unicode("").tag(sync=True)
+    choices: traitlets.List[str] = traitlets.List().tag(sync=True)
+    number = traitlets.Dict({}).tag(sync=True)
+    state = traitlets.Unicode("open").tag(sync=True)
+    given = traitlets.Any(None).tag(sync=True)
+    hint = traitlets.Unicode("").tag(sync=True)
+    feedback = traitlets.Unicode("").tag(sync=True)
+
+
+class Question(ipywidgets.VBox):
+    """Asks, runs when answered, says who was right, and then shows the run. Answers are kept with the learner."""
+
+    def __init__(
+        self,
+        key: str,
+        question: str,
+        answers: Answers,
+        truth: Callable[[Run], Any],
+        run: Callable[[], Run],
+        then: Callable[[Run], ipywidgets.Widget] | None,
+        learner: Learner | None = None,
+    ) -> None:
+        self._key, self._answers, self._truth, self._run, self._then = key, answers, truth, run, then
+        self._learner = learner or Learner()
+        choices = list(answers.feedback) if isinstance(answers, Choices) else []
+        scale = vars(answers) if isinstance(answers, Number) else {}
+        self.form = Form(question=question, choices=choices, number=scale, hint=self._before())
+        self.form.on_msg(lambda _, content, __: self._hear(content))
+        super().__init__([self.form])
+
+    def answer(self, given: Any) -> threading.Thread | None:
+        """Locks the answer in and starts the run in a thread, which is returned; None if it cannot be understood."""
+        if self.form.state != "open":
+            return None
+        try:
+            value = self._answers.read(given)
+        except ValueError as error:
+            self.form.hint = str(error)
+            return None
+        with self.form.hold_sync():
+            self.form.state, self.form.given, self.form.hint = "running", value, _RUNNING
+        thread = threading.Thread(target=self._reveal, args=(value,), name="shardlab-question", daemon=True)
+        thread.start()
+        return thread
+
+    def ask_again(self) -> None:
+        """Opens the question once more; what was answered first stays on record."""
+        with self.form.hold_sync():
+            self.form.state, self.form.given, self.form.hint, self.form.feedback = "open", None, "", ""
+        self.children = [self.form]
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        if message.get("kind") == "answer":
+            self.answer(message.get("value"))
+        elif message.get("kind") == "again" and self.form.state == "answered":
+            self.ask_again()
+
+    def _reveal(self, value: Any) -> None:
+        try:
+            run = self._run()
+            right, words = self._answers.judge(value, self._truth(run))
+            shown = None if self._then is None else self._then(run)
+        except Exception as error:  # the learner shall read it, and may answer again
+            with self.form.hold_sync():
+                self.form.state, self.form.hint = "open", f"The run did not end well: {error}"
+            return
+        self._learner.record("prediction", self._key, {"given": value, "right": right})
+        with self.form.hold_sync():
+            self.form.state, self.form.hint, self.form.feedback = "answered", "", words
+        self.children = [self.form, *([shown] if shown is not None else [])]
+
+    def _before(self) -> str:
+        found = self._learner.get("prediction", self._key)
+        if found is None:
+            return ""
+        return f"You answered this before: {found['given']}, {'right' if found['right'] else 'not right'}."
