@@ -71,7 +71,7 @@ DRAWINGS: dict[str, Drawing] = {
     ),
     "memory": Drawing(
         lambda s, theme: figures.memory(s.run, theme=theme, selected=s.rank),
-        "Peak of each category: measured left, predicted right (hatched). The diamond is the highest total at one time.",
+        "Peak of each category: measured left, predicted right (hatched). Diamonds: highest total at one time.",
         _nearest("x"),
     ),
     "memory_over_time": Drawing(

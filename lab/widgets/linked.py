@@ -49,7 +49,8 @@ class Views(ipywidgets.VBox):
             other = None if predicted is None else predicted.recording
             data = timeline_data(run.recording, run.job, step, predicted=other)
             with self.timeline.hold_sync():
-                self.timeline.window = self.timeline.selected_op = self.timeline.cursor_ms = None
+                self.timeline.set_trait("window", None)
+                self.timeline.selected_op = self.timeline.cursor_ms = None
                 self.timeline.data = data
         self._draw(*self.plots)
 

@@ -9,6 +9,21 @@ const TRAITS = {
 const QUIET_MS = 150; // the kernel hears where a moving cursor and window are this often
 
 function render({ model, el }) {
+  let end = () => {};
+  const begin = () => {
+    if (!Object.keys(model.get("data")).length) return; // the step is still on its way
+    model.off("change:data", begin);
+    end = show(model, el);
+  };
+  model.on("change:data", begin);
+  begin();
+  return () => {
+    model.off("change:data", begin);
+    end();
+  };
+}
+
+function show(model, el) {
   const send = throttled(() => model.save_changes());
   const put = (changes) => {
     for (const [trait, value] of Object.entries(changes)) model.set(trait, value);
