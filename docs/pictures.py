@@ -31,7 +31,7 @@ def main() -> None:
             for name in FIGURES:
                 figure = page.locator(f"figure:has(#plot-{name})")
                 figure.scroll_into_view_if_needed()
-                figure.locator(".main-svg").first.wait_for()
+                figure.locator(".main-svg, .sl-plot canvas").first.wait_for()
                 page.wait_for_timeout(1500)  # the 3D grid draws after its svg is there
                 figure.screenshot(path=IMAGES / f"{name}-{scheme}.png")
         browser.close()

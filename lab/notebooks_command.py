@@ -38,9 +38,10 @@ def notebooks(args: Namespace) -> int:
     url = f"http://{LOOPBACK}:{server.port}/lab/tree/{FIRST}?token={token}"
     if args.json:
         facts = {"url": url, "port": server.port, "token": token, "folder": str(folder), **asdict(copied)}
-        print(json.dumps(facts), flush=True)
+        words = json.dumps(facts)
     else:
-        print(f"{folder}: {copied.words()}.\n\n    {url}\n\nCtrl-C ends JupyterLab and what runs in it.", flush=True)
+        words = f"{folder}: {copied.words()}.\n\n    {url}\n\nCtrl-C ends JupyterLab and what runs in it."
+    server.io_loop.add_callback(print, words, flush=True)  # after the one that makes it listen
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # JupyterLab's own ask back, or leave kernels behind
         signal.signal(number, lambda *_: server.stop(from_signal=True))
     server.start()  # returns when its kernels are shut down

@@ -173,6 +173,24 @@ class Run:
 
         return figures.communication(self, **options)
 
+    def ledger(self, **options: Any) -> go.Figure:
+        """What one rank sends on each axis, with calls and seconds."""
+        from lab import figures
+
+        return figures.ledger(self, **options)
+
+    def shards(self, unit: str | None = None, **options: Any) -> go.Figure:
+        """The weight matrices of a unit, such as "block0", with who keeps which part."""
+        from lab import figures
+
+        return figures.shards(self, unit, **options)
+
+    def schedules(self, **options: Any) -> go.Figure:
+        """The run's job under every schedule at unit costs, beside each other."""
+        from lab import figures
+
+        return figures.schedules(self, **options)
+
     def report(self, path: str | Path, cluster: str | Cluster | None = None) -> Path:
         """Writes one self-contained HTML file and returns its path.
 

@@ -5,6 +5,7 @@ from lab.analysis.activity import Activity, activities
 from lab.analysis.communication import bytes_between, communication, communication_matrix
 from lab.analysis.gap import PART_NAMES, PARTS, Gap, Part, gap
 from lab.analysis.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_cause, idle_spans
+from lab.analysis.ledger import LedgerRow, ledger
 from lab.analysis.memory import memory_over_time, memory_peaks
 from lab.analysis.overlap import core_wait, overlap
 from lab.analysis.table import NoStep, StepOps, rank_name, step_ops, step_window, typical_step
@@ -16,6 +17,7 @@ __all__ = [
     "Activity",
     "Gap",
     "Idle",
+    "LedgerRow",
     "NoStep",
     "Part",
     "StepOps",
@@ -29,6 +31,7 @@ __all__ = [
     "gap",
     "idle_by_cause",
     "idle_spans",
+    "ledger",
     "memory_over_time",
     "memory_peaks",
     "overlap",

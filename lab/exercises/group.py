@@ -50,7 +50,9 @@ class Exchange:
             received = _swap(data.detach().contiguous(), to, source)
         except RuntimeError as error:
             if is_communication_error(error):
-                raise PeerLost(f"rank {self._context.index} lost a peer in exchange {number}") from error
+                place = f"rank {self._context.index} of {self._context.size} is in exchange {number}"
+                ends = f"to rank {to}, from rank {source}"
+                raise PeerLost(f"The exchanges do not match: {place}, {ends}, and a rank has ended.") from error
             raise
         status.computing()
         self.rounds += 1
@@ -111,7 +113,8 @@ class AllReduce:
             dist.all_reduce(total)
         except RuntimeError as error:
             if is_communication_error(error):
-                raise PeerLost(f"rank {self._context.index} lost a peer in all_reduce") from error
+                place = f"rank {self._context.index} of {self._context.size} is in all_reduce of shape {shape}"
+                raise PeerLost(f"The calls do not match: {place}, and a rank has ended.") from error
             raise
         status.computing()
         self.shapes.append(shape)

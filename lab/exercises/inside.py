@@ -74,6 +74,7 @@ class _Kept(io.TextIOBase):
 def grade(context: MemberContext) -> None:
     """The target of the members: has the grader try the answer, and reports."""
     payload, kept = context.payload, _Kept()
+    context.emit({"at": ""})  # the clock starts
     _limit_memory()
     _silence()
     report: dict[str, Any]
@@ -86,6 +87,8 @@ def grade(context: MemberContext) -> None:
             lost = isinstance(wrong, PeerLost)
             report = {"wrong": str(wrong), "lost": lost, "frames": [] if lost else _frames(wrong.__cause__)}
     context.emit(report | {"output": kept.shown()})
+    if report.get("lost"):
+        raise ConnectionResetError("a peer has ended")  # which ranks below whatever ended the peer
     if "wrong" in report and context.size > 1:
         raise SystemExit(1)  # the other ranks must not wait for this one
 

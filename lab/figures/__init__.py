@@ -5,30 +5,45 @@ The functions here take a run; each file holds the pure function behind one figu
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import plotly.graph_objects as go
 import plotly.io
 
-from engine.job import Job
+from engine.job import SCHEDULES, Job, Schedule
+from engine.mesh import mesh_of
 from engine.recording import Recording
 from lab import analysis
+from lab.analysis.shards import State
 from lab.figures.bubble import bubble_figure, time_shares
+from lab.figures.bubble_curve import HasBubble, bubble_curve_figure
 from lab.figures.chosen import checked, recorded
 from lab.figures.communication import communication_figure, links_figure, matrix_figure
 from lab.figures.comparison import comparison_figure
 from lab.figures.grid import Colour, activity_grid, grid_figure, node_grid
-from lab.figures.memory import memory_figure, memory_over_time_figure
+from lab.figures.ledger import ledger_figure
+from lab.figures.memory import memory_figure
+from lab.figures.memory_by_zero import at_stage, by_formula, measured, memory_by_zero_figure, rehearsed
+from lab.figures.memory_time import Panel, memory_panels
 from lab.figures.palette import CONFIG, Theme, empty
+from lab.figures.schedules import HasJob, job_of, ordered_schedules, own_order, schedules_figure
+from lab.figures.shards import first_block, shards_figure
 from lab.figures.timeline import timeline_figure
+from lab.wording import SCHEDULE_NAMES
 
 __all__ = [
     "bubble",
+    "bubble_curve",
     "communication",
     "communication_matrix",
     "grid",
+    "ledger",
     "memory",
+    "memory_by_zero",
     "memory_over_time",
+    "schedules",
+    "shards",
     "timeline",
 ]
 
@@ -129,21 +144,79 @@ def memory_over_time(
     step: int | None = None,
     theme: Theme = "light",
     selected: int | None = None,
+    ranks: Sequence[int] = (),
+    others: Sequence[HasRecording] = (),
 ) -> go.Figure:
     """Bytes one rank, or the one that stands for it, holds over time, in one step or all of them.
 
-    selected: the rank to show instead of `rank`.
+    selected: the rank to show instead of `rank`. ranks: several of them, below each other; others: the same rank of
+    other runs, below this one. At most `memory_time.MOST_PANELS` are drawn.
     """
-    chosen = checked(selected, run.job)
+    for one in ranks:
+        checked(one, run.job)
+    rank = rank if checked(selected, run.job) is None else selected or 0
+    if others:
+        chosen = [(f"{_name(one)}, rank {min(rank, one.job.world_size - 1)}", one, rank) for one in (run, *others)]
+    else:
+        chosen = [(f"Rank {one}", run, one) for one in ranks or (rank,)]
+    return memory_panels([_panel(name, one, of, step) for name, one, of in chosen], theme=theme)
+
+
+def _name(run: HasRecording) -> str:
+    plan = run.job.plan
+    return f"dp={plan.dp} tp={plan.tp} pp={plan.pp} ZeRO-{plan.zero} {SCHEDULE_NAMES[plan.schedule]}"
+
+
+def _panel(name: str, run: HasRecording, rank: int, step: int | None) -> Panel:
+    rank = min(rank, run.job.world_size - 1)
+    like = run.recording.stands_for.get(rank, rank)
     window = None if step is None else analysis.step_window(run.recording, step)
-    rank = rank if chosen is None else chosen
-    rank = run.recording.stands_for.get(rank, rank)
-    return memory_over_time_figure(run.recording, rank, window=window, theme=theme)
+    predicted = measured(run.summary["memory"]["predicted_per_rank"], rank, run.recording.stands_for)
+    return Panel(name, run.recording, like, window, None if predicted is None else predicted["total_peak"])
+
+
+def memory_by_zero(
+    what: HasRecording | Job | Sequence[HasRecording], theme: Theme = "light", selected: int | None = None
+) -> go.Figure:
+    """Peak memory of one rank under each ZeRO stage, with what each stage saves.
+
+    what: runs that differ in ZeRO, newest first, whose measured peaks stand beside the formula; or a job, each stage of
+    which is then rehearsed (loads torch). selected: whose memory; default: the rank that peaks highest.
+    """
+    runs = [] if isinstance(what, Job) else [*what] if isinstance(what, Sequence) else [what]
+    if not runs and not isinstance(what, Job):
+        return empty("Memory by ZeRO stage", "No run was given.", theme)
+    job = what if isinstance(what, Job) else runs[0].job
+    rank, formula, refused = by_formula(job, checked(selected, job))
+    if isinstance(what, Job):
+        done: dict[int, Any] = {zero: rehearsed(at_stage(job, zero), rank) for zero in formula}
+        return memory_by_zero_figure(job, rank, formula, done, "rehearsed", refused, theme=theme)
+    found = {
+        run.job.plan.zero: row
+        for run in reversed(runs)
+        if (row := measured(run.summary["memory"]["per_rank"], rank, run.recording.stands_for)) is not None
+    }
+    return memory_by_zero_figure(job, rank, formula, found, "measured", refused, theme=theme)
 
 
 def communication(run: HasRecording, theme: Theme = "light") -> go.Figure:
     """Bytes by axis and operation, counted beside predicted."""
     return communication_figure(run.summary["communication"], theme=theme)
+
+
+def ledger(
+    run: HasRecording,
+    theme: Theme = "light",
+    selected: int | None = None,
+    step: int | None = None,
+    times: bool = True,
+) -> go.Figure:
+    """Bytes of one rank, by default rank 0, by axis and operation, with calls and, if `times`, seconds."""
+    rank = checked(selected, run.job) or 0
+    step = analysis.typical_step(run.recording) if step is None else step
+    if step is None:
+        return empty(f"Ledger of rank {rank}", "No step was completed, so nothing was sent.", theme)
+    return ledger_figure(analysis.ledger(run.recording, run.job, step, rank), rank, theme=theme, times=times)
 
 
 def communication_matrix(
@@ -168,3 +241,56 @@ def bubble(
     """Where each rank's time went."""
     checked(selected, run.job)
     return bubble_figure(run.recording, run.job, step=step, theme=theme, selected=selected)
+
+
+def shards(
+    what: HasJob | Job,
+    unit: str | None = None,
+    theme: Theme = "light",
+    selected: int | None = None,
+    state: State | None = None,
+) -> go.Figure:
+    """The weight matrices of a unit to scale, with who keeps which part.
+
+    unit: "block0", "embedding", "head"…; default: the first block of the selected rank, else block0. state: of which
+    ZeRO's slices are shown, "params", "grads" or "optimizer". Raises `JobRefused` if there is no such unit.
+    """
+    job = job_of(what)
+    checked(selected, job)
+    return shards_figure(job, unit or first_block(job, selected), state=state, theme=theme, selected=selected)
+
+
+def schedules(
+    what: HasJob | Job | Sequence[HasJob | Job],
+    names: Iterable[Schedule] = SCHEDULES,
+    theme: Theme = "light",
+    selected: int | None = None,
+) -> go.Figure:
+    """Pipeline ranks × time at unit costs: of one job under each of the schedules `names`, of several each its own.
+
+    A schedule that is not legal for the job is left out, with the reason in words. A run of an order written by hand
+    comes first. selected: a rank, whose place in the pipeline is marked.
+    """
+    if isinstance(what, Sequence):
+        every = [own_order(one) for one in what]
+        left_out: dict[str, str] = {}
+    else:
+        job = job_of(what)
+        checked(selected, job)
+        every, left_out = ordered_schedules(job, names)
+        every = [*([own_order(what)] if getattr(what, "by_hand", False) else []), *every]
+        selected = None if selected is None else mesh_of(job).coordinate(selected).pp
+    return schedules_figure(every, left_out, theme=theme, selected=selected)
+
+
+def bubble_curve(
+    runs: HasBubble | Sequence[HasBubble] = (),
+    job: Job | None = None,
+    theme: Theme = "light",
+    selected: int | None = None,
+) -> go.Figure:
+    """Bubble against micro-batches: formulas as curves, runs as points, newest first as `lab.runs()` gives them.
+
+    selected is taken so that every figure can be called alike; a bubble is no rank's own.
+    """
+    return bubble_curve_figure(list(runs) if isinstance(runs, Sequence) else [runs], job, theme=theme)

@@ -32,8 +32,13 @@ def communication_figure(rows: Sequence[Mapping[str, Any]], *, theme: Theme = "l
     """Bytes a rank moves in a step, by axis and operation; rows as in the summary's `communication`."""
     if not rows:
         return empty("Communication", "Nothing was sent: this plan has one rank, or no step was completed.", theme)
-    p = palette(theme)
     names = [f"{operation_name(row)} ×{row['count']}" for row in rows]
+    return grouped_bars(rows, names, communication_title(rows), theme)
+
+
+def grouped_bars(rows: Sequence[Mapping[str, Any]], names: list[str], title: str, theme: Theme) -> go.Figure:
+    """Up to three bars for each row: by the algorithm, by the formula, on the wire."""
+    p = palette(theme)
     plain = {"marker": {"color": p.blue}}
     kinds: list[tuple[str, str, dict[str, Any]]] = [
         ("counted, by the algorithm", "logical_bytes", plain),
@@ -45,7 +50,7 @@ def communication_figure(rows: Sequence[Mapping[str, Any]], *, theme: Theme = "l
         values = [row.get(key) for row in rows]
         if any(value is not None for value in values):
             traces.append(_bars(label, names, values, style, p.ink))
-    fig = figure(communication_title(rows), theme, 110 + 74 * len(rows), traces, bargap=0.25)
+    fig = figure(title, theme, 110 + 74 * len(rows), traces, bargap=0.25)
     fig.update_layout(legend_traceorder="normal", barmode="group")
     fig.update_xaxes(title_text="bytes per step", rangemode="tozero", tickformat="~s", range=[0, 1.22 * _most(rows)])
     return fig.update_yaxes(autorange="reversed", showgrid=False)

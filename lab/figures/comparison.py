@@ -129,13 +129,3 @@ def _axis(above: Lanes, below: Lanes) -> dict[str, object]:
         "tickvals": places, "ticktext": names, "ticklabelstandoff": 5, "range": [bottom, -0.5], "showgrid": False,
         "zeroline": False,
     }  # fmt: skip
-
-
-def describe_comparison(few: bool) -> str:
-    """How to read the picture, for people who cannot see it or see it for the first time."""
-    if not few:
-        return "One row a rank, measured above, predicted below. Each cell shows what its compute stream did most."
-    return (
-        "Above, what each rank did; below, on the same axis, what the replay says it would do. Hatched is idle. The"
-        " line along the lanes is the critical path; dotted lines mark the end of each step. Numbers are micro-batches."
-    )

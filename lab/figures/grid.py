@@ -48,7 +48,7 @@ def grid_figure(
         for r, v in sorted(values.items())
     ]
     bar = None if colour == "stage" else _scale(colour, name_of_unit)
-    traces = [*axis_lines(mesh, p, selected), by_value(mesh, balls, bar, p)]
+    traces = [*axis_lines(mesh, p, selected), by_value(mesh, balls, bar, p, selected)]
     return _scene(job, mesh, grid_title(job, values, colour), traces, theme, selected)
 
 
@@ -60,10 +60,8 @@ def node_grid(job: Job, cluster: Cluster | None, *, theme: Theme = "light", sele
         Ball(r, f"node {n}", f"{_who(mesh, r, held)}<br>node {n} of {len(set(node.values()))}", f"node {n}")
         for r, n in node.items()
     ]
-    traces = tier_lines(mesh, cluster, p)
-    if selected is not None:
-        traces += [t for t in axis_lines(mesh, p, selected) if not str(t.name).startswith("other")]
-    traces += by_kind(mesh, balls, node_kinds(sorted(set(node.values())), p), p)
+    kinds = node_kinds(sorted(set(node.values())), p)
+    traces = [*tier_lines(mesh, cluster, p, selected), *by_kind(mesh, balls, kinds, p, selected)]
     return _scene(job, mesh, node_title(job, mesh, cluster), traces, theme, selected)
 
 
@@ -79,7 +77,7 @@ def activity_grid(
     mesh, p = mesh_of(job), palette(theme)
     held = _held(job, mesh)
     balls = activity_balls(doing, {rank: _who(mesh, rank, held) for rank in doing})
-    traces = [*axis_lines(mesh, p, selected), *by_kind(mesh, balls, activity_kinds(p), p)]
+    traces = [*axis_lines(mesh, p, selected), *by_kind(mesh, balls, activity_kinds(p), p, selected)]
     title = f"{seconds(at_s)} into the step: {activity_words(doing, selected)}"
     return _scene(job, mesh, title, traces, theme, selected)
 
@@ -89,7 +87,7 @@ def _scene(
 ) -> go.Figure:
     """The traces in a box with the lab's axes and camera."""
     p = palette(theme)
-    chosen = [] if selected is None else [mark(mesh, selected, p)]
+    chosen = [] if selected is None else mark(mesh, selected, p)
     fig = figure(title, theme, 520, [*traces, *chosen])
     named = zip(("xaxis", "yaxis", "zaxis"), AXES, strict=True)
     axes = {name: _axis(mesh, axis, p) for name, axis in named}
@@ -167,11 +165,11 @@ def _scale(colour: str, name_of_unit: str) -> dict[str, object]:
         "title": {"text": f"{_SCALE_NAMES[colour]}{f' ({name_of_unit})' if name_of_unit else ''}", "side": "top"},
         "orientation": "h",
         "thickness": 10,
-        "len": 0.4,
+        "len": 0.35,
         "x": 1,
         "xanchor": "right",
-        "y": 0,
-        "yanchor": "bottom",
+        "y": 1,
+        "yanchor": "top",
         "tickformat": ".0%" if colour == "idle" else "",
     }
 

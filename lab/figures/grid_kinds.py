@@ -80,5 +80,5 @@ def activity_words(doing: Mapping[int, Activity], selected: int | None) -> str:
         return f"rank {selected} {what}"
     count = Counter(map(kind_of, doing.values()))
     idle = count.pop("idle", 0)
-    most = ", ".join(f"{n} in {name}" for name, n in count.most_common(2))
+    most = ", ".join(f"{n} in {name}" for name, n in count.most_common())
     return f"{len(doing) - idle} of {len(doing)} ranks work" + (f" ({most})" if most else "") + f", {idle} idle"

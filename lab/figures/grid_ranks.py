@@ -13,6 +13,7 @@ from lab.figures.palette import Palette
 
 MOST_LABELS = 16
 MOST_NUMBERS = 128
+MOST_KINDS = 8
 """With more ranks than these their numbers cover each other; they are still told when pointed at."""
 
 
@@ -24,6 +25,11 @@ class Kind:
     colour: str
     symbol: str
     hollow: bool = False
+
+    @property
+    def drawn(self) -> str:
+        """The name of the symbol, as plotly has it."""
+        return f"{self.symbol}-open" if self.hollow else self.symbol
 
 
 @dataclass(frozen=True)
@@ -37,33 +43,46 @@ class Ball:
     value: float = 0.0
 
 
-def by_value(mesh: Mesh, balls: Sequence[Ball], bar: Mapping[str, object] | None, p: Palette) -> go.Scatter3d:
+def by_value(
+    mesh: Mesh, balls: Sequence[Ball], bar: Mapping[str, object] | None, p: Palette, selected: int | None = None
+) -> go.Scatter3d:
     """All ranks on one scale, from 0 on; bar: the scale's settings, None to leave it out."""
     most = max(ball.value for ball in balls) or 1
     scale = {"color": [ball.value for ball in balls], "colorscale": "Cividis", "cmin": 0, "cmax": most}
     shown = {"showscale": bar is not None, "colorbar": dict(bar or {})}
-    return _balls(mesh, balls, {**scale, **shown}, p, showlegend=False)
+    return _balls(mesh, balls, {**scale, **shown}, p, selected, showlegend=False)
 
 
-def by_kind(mesh: Mesh, balls: Sequence[Ball], kinds: Sequence[Kind], p: Palette) -> list[go.Scatter3d]:
-    """A trace for each kind that there is."""
+def by_kind(
+    mesh: Mesh, balls: Sequence[Ball], kinds: Sequence[Kind], p: Palette, selected: int | None = None
+) -> list[go.Scatter3d]:
+    """A trace for each kind that there is; more kinds than a legend can hold are drawn in one trace."""
+    if len(kinds) > MOST_KINDS:
+        of = {kind.name: kind for kind in kinds}
+        looks = [of[ball.kind] for ball in balls]
+        arrays = {"color": [kind.colour for kind in looks], "symbol": [kind.drawn for kind in looks]}
+        return [_balls(mesh, balls, arrays, p, selected, showlegend=False)]
     traces = []
     for kind in kinds:
         mine = [ball for ball in balls if ball.kind == kind.name]
         if mine:
-            marker = {"color": kind.colour, "symbol": f"{kind.symbol}{'-open' if kind.hollow else ''}"}
-            traces.append(_balls(mesh, mine, marker, p, name=kind.name))
+            marker = {"color": kind.colour, "symbol": kind.drawn}
+            traces.append(_balls(mesh, mine, marker, p, selected, name=kind.name))
     return traces
 
 
-def mark(mesh: Mesh, rank: int, p: Palette) -> go.Scatter3d:
-    """A large frame and a bold name for the selected rank."""
+def mark(mesh: Mesh, rank: int, p: Palette) -> list[go.Scatter3d]:
+    """A frame around the selected rank, with its name where no rank has one."""
     x, y, z = place(mesh, rank)
-    return go.Scatter3d(
-        x=[x], y=[y], z=[z], mode="markers+text", text=[pointed(f"rank {rank}")], textposition="bottom center",
-        textfont={"size": 15, "color": p.ink}, hoverinfo="skip", name=f"selected: rank {rank}", showlegend=False,
-        marker={"symbol": "square-open", "size": _size(mesh) * 1.7, "color": p.ink, "line": {"width": 3}},
-    )  # fmt: skip
+    frame = {"symbol": "square-open", "size": _size(mesh) * 1.3, "color": p.ink, "line": {"width": 3}}
+    named = mesh.size <= MOST_NUMBERS
+    return [
+        go.Scatter3d(
+            x=[x], y=[y], z=[z], mode="markers" if named else "markers+text", text=[pointed(f"rank {rank}")],
+            textposition="top center", textfont={"size": 15, "color": p.ink}, marker=frame, hoverinfo="skip",
+            name=f"selected: rank {rank}", showlegend=False,
+        )
+    ]  # fmt: skip
 
 
 def place(mesh: Mesh, rank: int) -> tuple[int, int, int]:
@@ -76,11 +95,17 @@ def _size(mesh: Mesh) -> int:
 
 
 def _balls(
-    mesh: Mesh, balls: Sequence[Ball], marker: Mapping[str, object], p: Palette, **options: object
+    mesh: Mesh,
+    balls: Sequence[Ball],
+    marker: Mapping[str, object],
+    p: Palette,
+    selected: int | None,
+    **options: object,
 ) -> go.Scatter3d:
     x, y, z = zip(*(place(mesh, ball.rank) for ball in balls), strict=True)
     few, named = mesh.size <= MOST_LABELS, mesh.size <= MOST_NUMBERS
-    text = [f"{b.rank}: {b.label}" if few and b.label else str(b.rank) for b in balls]
+    text = [f"{b.rank}: {b.label}" if few else str(b.rank) for b in balls]
+    text = [pointed(name) if b.rank == selected else name for b, name in zip(balls, text, strict=True)]
     line = {"color": p.ink, "width": int(named)}
     return go.Scatter3d(
         x=x, y=y, z=z, mode="markers+text" if named else "markers", text=text, textposition="top center",

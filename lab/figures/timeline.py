@@ -109,13 +109,3 @@ def rank_label(lanes: Lanes, rank: int) -> str:
     """The rank's name, on two lines where it stands for others."""
     name, *others = lanes.ops.rank_names[rank].split(" (")
     return "<br>".join([name, *(f"<span style='font-size:10px'>({words}</span>" for words in others)])
-
-
-def describe(lanes: Lanes) -> str:
-    """How to read the picture, for people who cannot see it or see it for the first time."""
-    if not _few(lanes):
-        return "One row a rank. Each cell shows what its compute stream did most in that time; grey is idle."
-    thin = " and ".join(AXIS_NAMES[a] for a in lanes.axes)
-    below = f" Below it, thin lanes show communication that runs meanwhile ({thin} axis)." if thin else ""
-    stream = "One thick lane a rank: what its compute stream did; hatched is idle."
-    return f"{stream}{below} Numbers are micro-batches."

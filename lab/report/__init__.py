@@ -16,6 +16,7 @@ from lab.report import predicted, proof, sections
 from lab.report.html import Html, join, paragraph, tag
 from lab.report.reportable import Reportable, is_simulated
 from lab.report.words import DEFINITIONS, OF_REAL_RUNS, command_line, job_in_words
+from lab.timeline.joiner import script
 
 __all__ = ["Reportable", "report_html", "write_report"]
 
@@ -61,7 +62,8 @@ def report_html(run: Reportable, replay: Recording | None = None, cluster: str =
             Html(f"<style>{_asset('style.css')}</style>"),
         ]
     )
-    scripts = Html(f"<script>{get_plotlyjs()}</script><script>{_asset('page.js')}</script>")
+    plotly, ours = f"<script>{get_plotlyjs()}</script>", f"<script>{_asset('page.js')}</script>"
+    scripts = Html(f"<script>{script('report.js')}</script>{plotly}{ours}")
     skip = tag("a", "Skip to the report", href="#report", class_="skip")
     body = join(
         [skip, _header(run, bool(compared)), tag("main", *_main(run, compared), id="report"), _footer(run), scripts]

@@ -25,13 +25,13 @@ def plot(name: str, draw: Draw, how_to_read: str, *more: object, width: str = ""
         "figure",
         tag("figcaption", tag("h3", found.title), paragraph(how_to_read, class_="how")),
         scroll,
-        _data(f"spec-{name}", found.value()),
+        data_element(f"spec-{name}", found.value()),
         *more,
         class_="card",
     )
 
 
-def _data(name: str, value: Any) -> Html:
+def data_element(name: str, value: Any) -> Html:
     """A value for the page's script. `<` is written so that no text in it can end the element."""
     text = json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
     return Html(f'<script type="application/json" id="{name}">{text}</script>')

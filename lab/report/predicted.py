@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from engine.critical_path import PathPiece, What, critical_path, path_totals
 from engine.recording import Recording
-from lab import figures
 from lab.analysis import CAUSES, PART_NAMES, Gap, Part, bubble, gap, typical_step
 from lab.analysis.path import Leg, legs
 from lab.clusters import HERE
-from lab.figures.comparison import describe_comparison, replayed_step
-from lab.figures.timeline import MOST_BOXES
+from lab.figures.comparison import replayed_step
+from lab.report.canvas import canvas
 from lab.report.html import Html, details, paragraph, table, tag
-from lab.report.plots import plot
 from lab.report.reportable import Reportable
+from lab.timeline import timeline_data
 from lab.wording import percent, seconds
 
 MOST_LEGS = 60
@@ -32,7 +31,6 @@ def predicted_section(run: Reportable, replay: Recording, cluster: str) -> Html:
     if step is None:
         return Html("")
     found = gap(run.recording, replay, step)
-    few = run.recording.ops_of(step).num_rows * 2 <= MOST_BOXES
     on = f"cluster {cluster}" if cluster else "a described cluster"
     other = "" if cluster == HERE else _OTHER_HARDWARE
     return tag(
@@ -44,12 +42,7 @@ def predicted_section(run: Reportable, replay: Recording, cluster: str) -> Html:
             f" takes is as the cluster describes.{other}",
             class_="faint",
         ),
-        plot(
-            "comparison",
-            lambda theme: figures.timeline(run, step, theme, replay=replay),
-            describe_comparison(few),
-            width="wide",
-        ),
+        canvas("comparison", timeline_data(run.recording, run.job, step, replay), "measured and predicted"),
         tag("div", tag("h3", "Where the difference goes"), _gap_table(found), _each_rank(found), class_="card"),
         tag("div", *_paths(run, replay, step), class_="card"),
         aria_labelledby="predicted",

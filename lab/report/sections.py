@@ -13,11 +13,11 @@ from lab.analysis.memory import KEY
 from lab.figures.bubble import NAMES, time_shares
 from lab.figures.communication import operation_name
 from lab.figures.grid import MOST_LABELS, Colour, holds
-from lab.figures.lanes import lay_out
-from lab.figures.timeline import describe
+from lab.report.canvas import canvas
 from lab.report.html import Html, details, paragraph, table, tag
 from lab.report.plots import plot
 from lab.report.reportable import Reportable, is_simulated
+from lab.timeline import timeline_data
 from lab.wording import RESIDENT, WAITING_FOR_CORE, nbytes, percent, seconds, shared_cores
 
 Row = Mapping[str, Any]
@@ -30,24 +30,25 @@ def time_section(run: Reportable) -> Html:
     step = typical_step(run.recording)
     if step is None:
         return _section("time", "Time", paragraph("No step was completed, so there is no time to show."))
-    lanes = lay_out(step_ops(run.recording, step), mesh_of(run.job))
+    names = step_ops(run.recording, step).rank_names
     shares = time_shares(run.recording, step)
     shown = [name for name in NAMES if name != "core" or not is_simulated(run)]
     heads = ["rank", *(NAMES[name].removeprefix("idle: ") for name in shown), "idle in all"]
     rows = [
         [
-            lanes.ops.rank_names[rank].removeprefix("rank "),
+            names[rank].removeprefix("rank "),
             *(seconds(row[name]) for name in shown),
             percent(sum(row[c] for c in CAUSES) / (sum(row.values()) or 1)),
         ]
         for rank, row in sorted(shares.items())
     ]
+    by_hand = run.summary["bubble"]["formula"] is None
     caption = f"Time of each rank in step {step}: columns of work, then idle time by cause"
     return _section(
         "time",
         "Time: who worked, who waited and why",
         _shared_cores(run, step),
-        plot("timeline", lambda theme: figures.timeline(run, theme=theme), describe(lanes), width="wide"),
+        canvas("timeline", timeline_data(run.recording, run.job, step, by_hand=by_hand), f"step {step}"),
         plot(
             "shares",
             lambda theme: figures.bubble(run, theme=theme),

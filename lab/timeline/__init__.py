@@ -1,4 +1,4 @@
-"""The timeline of a step as one ES module that draws on a canvas, and its adapters for Jupyter, Streamlit and the report.
+"""The timeline of a step: one ES module that draws on a canvas, and its adapters for Jupyter, Streamlit and reports.
 
 from lab.timeline import TimelineWidget, timeline_data
 TimelineWidget(data=timeline_data(run.recording, run.job))

@@ -40,7 +40,7 @@ def explore(
     if isinstance(job, (str, Path)):
         chosen = Job.from_toml(Path(job), **options)
     else:
-        chosen = Job.from_options(job, **({} if job else EXPLORED), **options)
+        chosen = Job.from_options(job, **(({} if job else EXPLORED) | options))
     if not chosen.hardware.cluster:
         chosen = Job.from_options(chosen, cluster=default_name(chosen))
     return Explorer(chosen, knobs, views)

@@ -56,11 +56,10 @@ class Number:
         """(within a tenth of the scale?, words)."""
         off = given - float(truth)
         right = abs(off) <= CLOSE * (self.high - self.low)
-        told = f"The run says {float(truth):.3g} {self.unit}"
-        far = (
-            f"you said {given:.3g}, {abs(off):.2g} too {'high' if off > 0 else 'low'}" if off else "just what you said"
-        )
-        return right, "\n".join(filter(None, [f"{'Close' if right else 'Not yet'}: {told}, {far}.", self.why]))
+        far = f"{abs(off):.2g} too {'high' if off > 0 else 'low'}" if off else "just that"
+        verdict = f"{'Close' if right else 'Not yet'}: you said {given:.3g}, {far}."
+        told = f"The run says {float(truth):.3g} {self.unit}."
+        return right, "\n".join(filter(None, [f"{verdict} {told}", self.why]))
 
 
 Answers = Choices | Number

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from engine import rules
-from engine.cluster import cluster_files
+from engine.cluster import Cluster, cluster_files
 from engine.job import SCHEDULES, Job, JobRefused
 from lab.clusters import cluster_folder, find_cluster
 from lab.store import Store
@@ -107,31 +107,32 @@ def described(knob: Knob, job: Job, link: float) -> dict[str, Any]:
 
 def stops(knob: Knob, job: Job) -> list[Stop]:
     """Every setting of a knob, the others staying as they are in `job`."""
-    return [Stop(value, knob.text(value), refusal(job, knob.name, value)) for value in knob.values]
+    here = None if knob.name == "cluster" else find_cluster(job.hardware.cluster)  # read once for all settings
+    return [Stop(value, knob.text(value), refusal(job, knob.name, value, here)) for value in knob.values]
 
 
-def refusal(job: Job, name: str, value: Value) -> str:
-    """Why `name` cannot become `value`, "" if it can."""
+def refusal(job: Job, name: str, value: Value, cluster: Cluster | None = None) -> str:
+    """Why `name` cannot become `value`, "" if it can. cluster: that of `job`, if it is at hand."""
     if name == "link_speed":
         return ""
     try:
-        turned(job, name, value)
+        turned(job, name, value, cluster)
     except JobRefused as error:
         return str(error)
     return ""
 
 
-def turned(job: Job, name: str, value: Value) -> Job:
+def turned(job: Job, name: str, value: Value, cluster: Cluster | None = None) -> Job:
     """`job` with one knob turned. A schedule brings its number of chunks along. Raises `JobRefused`."""
     options: dict[str, Any] = {name: value}
     if name == "schedule" and value != job.plan.schedule:
         options["chunks"] = max(job.plan.chunks, 2) if value == "interleaved" else SCHEDULE_CHUNKS.get(str(value), 1)
     found = Job.from_options(job, **options)
-    check(found)
+    check(found, cluster)
     return found
 
 
-def check(job: Job) -> None:
+def check(job: Job, cluster: Cluster | None = None) -> None:
     """Raises `JobRefused` if the explorer cannot run `job` here, or replay it on its cluster."""
     rules.check(job)
     if job.world_size > MOST_RANKS:
@@ -140,7 +141,7 @@ def check(job: Job) -> None:
             " use smaller degrees, or lab.run."
         )
     try:
-        find_cluster(job.hardware.cluster, Store()).check_size(job.world_size)
+        (cluster or find_cluster(job.hardware.cluster)).check_size(job.world_size)
     except ValueError as error:
         raise JobRefused(str(error)) from error
 

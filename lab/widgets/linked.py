@@ -47,7 +47,8 @@ class Views(ipywidgets.VBox):
         self.choice.offer(run.job, rank)
         if self.timeline is not None:
             other = None if predicted is None else predicted.recording
-            data = timeline_data(run.recording, run.job, step, predicted=other)
+            by_hand = run.summary["bubble"]["formula"] is None
+            data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand)
             with self.timeline.hold_sync():
                 self.timeline.set_trait("window", None)
                 self.timeline.selected_op = self.timeline.cursor_ms = None

@@ -29,9 +29,10 @@ QUIET = [
     "--disable-component-update",
     "--disable-sync",
 ]
-FIGURES = ["timeline", "comparison", "shares", "grid", "memory", "memory-over-time", "communication", "matrix"]
+TIMELINES = ["timeline", "comparison"]
+FIGURES = ["shares", "grid", "memory", "memory-over-time", "communication", "matrix"]
 CUBE = Job.from_options(dp=2, tp=2, pp=2, zero=1)
-DRAW_MS = 120_000  # eight figures, one of them in 3D by software, on a busy two-core machine
+DRAW_MS = 120_000  # six figures, one of them in 3D by software, on a busy two-core machine
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,18 @@ def test_every_figure_is_really_drawn(visit: Visit, name: str) -> None:
     assert box.locator(INK).count() > 3
 
 
+@pytest.mark.parametrize("name", TIMELINES)
+def test_every_timeline_is_really_drawn(visit: Visit, name: str) -> None:
+    canvas = visit.page.locator(f"#plot-{name} canvas").first
+    colours = canvas.evaluate("""canvas => {
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        const found = new Uint32Array(data.buffer), counts = new Map();
+        for (const c of found) counts.set(c, (counts.get(c) ?? 0) + 1);
+        return [...counts.values()].filter(count => count > 500).length;
+    }""")
+    assert colours >= 5  # the page, forward, backward, step, collectives…
+
+
 def test_nothing_offers_to_send_a_figure_away(visit: Visit) -> None:
     titles = visit.page.eval_on_selector_all(".modebar-btn", "buttons => buttons.map(b => b.dataset.title || '')")
     assert titles and not [t for t in titles if "cloud" in t.lower() or "share" in t.lower() or "plotly" in t.lower()]
@@ -120,11 +133,12 @@ def test_the_first_tab_offers_to_skip_and_every_figure_can_be_reached_by_keyboar
     for _ in range(150):  # the buttons above each figure can be reached too
         visit.page.keyboard.press("Tab")
         found: Any = visit.page.evaluate(
-            "(a => `${a.className} ${a.querySelector('.plot')?.id}`)(document.activeElement)"
+            "(a => [a.className, a.querySelector('.plot')?.id, a.closest('.timeline')?.id].join(' '))"
+            "(document.activeElement)"
         )
         reached.append(found)
     assert reached[0].startswith("skip")
-    assert {f"plot-{name}" for name in FIGURES} <= {word for found in reached for word in found.split()}
+    assert {f"plot-{name}" for name in FIGURES + TIMELINES} <= {word for found in reached for word in found.split()}
 
 
 def test_a_report_in_dark_colours_is_dark_from_the_start(browser: Browser, report: Path) -> None:
@@ -139,8 +153,9 @@ def test_on_a_screen_of_400_pixels_the_page_never_scrolls_sideways(browser: Brow
     narrow = Visit(browser, report, 400, "light")
     narrow.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert narrow.page.evaluate("document.documentElement.scrollWidth") == 400
-    wide = narrow.page.locator(".scroll:has(#plot-timeline)")
+    wide = narrow.page.locator(".scroll:has(#plot-communication)")
     assert wide.evaluate("box => box.scrollWidth > box.clientWidth")
+    assert narrow.page.locator("#plot-timeline canvas").first.evaluate("canvas => canvas.clientWidth < 400")
     assert narrow.complaints == []
     narrow.page.close()
 

@@ -18,7 +18,8 @@ from lab.figures.clock import time_axis
 from lab.figures.communication import communication_figure, matrix_figure
 from lab.figures.grid import grid_figure, holds
 from lab.figures.lanes import lay_out
-from lab.figures.memory import memory_figure, memory_over_time_figure
+from lab.figures.memory import memory_figure
+from lab.figures.memory_time import memory_over_time_figure
 from lab.figures.palette import PALETTES, Theme
 from lab.figures.raster import CELLS, compute_shares
 from lab.figures.timeline import timeline_figure

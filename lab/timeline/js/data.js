@@ -14,19 +14,24 @@ export const FIRST_THIN = 2;
 export function column(packed) {
   const { type, data } = packed;
   if (typeof data === "string") {
-    const text = atob(data);
-    const bytes = new Uint8Array(text.length);
-    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-    return new ARRAYS[type](bytes.buffer);
+    return new ARRAYS[type](fromBase64(data).buffer);
   }
   const view = ArrayBuffer.isView(data) ? data : new Uint8Array(data);
   return new ARRAYS[type](view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
 }
 
+function fromBase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text); // newer browsers: many times as fast
+  const decoded = atob(text);
+  const bytes = new Uint8Array(decoded.length);
+  for (let i = 0; i < decoded.length; i++) bytes[i] = decoded.charCodeAt(i);
+  return bytes;
+}
+
 /** The whole of a timeline, ready to draw. Without any layer there is nothing to draw. */
 export function unpack(data) {
   const layers = (data.layers ?? []).map(unpackLayer);
-  const present = [...new Set(layers.flatMap((layer) => [...new Set(layer.category)]))];
+  const present = (data.categories ?? []).map((_, i) => layers.some((layer) => layer.category.includes(i)));
   return { ...data, layers, present, length: Math.max(0, ...layers.map((layer) => layer.length)) };
 }
 
@@ -42,11 +47,10 @@ function unpackColumns(columns) {
 
 /** Adds the ends, where each lane's boxes lie, and the runs that share one number. */
 function withGroups(layer) {
-  const { count, start, duration, lane, sub, op } = layer;
+  const { count, start, duration, lane, sub } = layer;
   layer.end = new Float32Array(count);
   layer.latest = new Float32Array(count); // the last end so far in the lane: grows, so it can be searched
   layer.groups = [];
-  layer.boxOf = new Map();
   for (let i = 0; i < count; i++) {
     layer.end[i] = start[i] + duration[i];
     const last = layer.groups.at(-1);
@@ -57,7 +61,6 @@ function withGroups(layer) {
       layer.groups.push({ lane: lane[i], sub: sub[i], from: i, to: i + 1 });
       layer.latest[i] = layer.end[i];
     }
-    if (op[i] >= 0) layer.boxOf.set(op[i], i);
   }
   layer.runs = runsOf(layer);
   return layer;
@@ -88,6 +91,15 @@ function runsOf(layer) {
     run.end = end[whole ? run.last : run.longest];
   }
   return runs;
+}
+
+/** The box of a row of the step, or -1; looked up in a table that is made when first needed. */
+export function boxOfRow(layer, row) {
+  if (!layer.boxes) {
+    layer.boxes = new Map();
+    for (let i = 0; i < layer.count; i++) if (layer.op[i] >= 0) layer.boxes.set(layer.op[i], i);
+  }
+  return layer.boxes.get(row) ?? -1;
 }
 
 /** The first index in [from, to) whose value is above `value`; `to` if there is none. The values must not fall. */

@@ -91,7 +91,7 @@ export function dress(parts, colours) {
 /** The legend: a sample and a word for each category that occurs. */
 export function fillLegend(parts, timeline, colours) {
   const items = timeline.categories.flatMap((name, i) => {
-    if (!timeline.present.includes(i)) return [];
+    if (!timeline.present[i]) return [];
     const swatch = make("span", { class: "sl-swatch", "aria-hidden": "true" });
     const idle = i === timeline.categories.length - 1;
     swatch.style.border = `1px solid ${colours.fills[i]}`;

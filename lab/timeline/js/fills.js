@@ -5,7 +5,9 @@ import { place } from "./layout.js";
 
 const HATCHED = 8; // beside the categories: idle boxes wide enough for hatching
 const HATCH_FROM = 5; // pixels
+const MOST_FRAMED = 1000; // idle boxes with a line around; drawing lines is slow
 const NARROWEST = 0.5; // of a pixel, so that nothing vanishes
+const FULL = 0.75; // of a pixel, from which it counts as filled
 
 /** Fills every box of a layer that the window shows. hatch: a pattern for idle time. */
 export function drawFills(context, layer, layout, window, colours, hatch, pixel) {
@@ -18,7 +20,7 @@ export function drawFills(context, layer, layout, window, colours, hatch, pixel)
     });
   }
   const idle = rects.wide[HATCHED];
-  if (idle.length > 8000) return;
+  if (idle.length > 4 * MOST_FRAMED) return;
   context.strokeStyle = colours.idle;
   context.lineWidth = 0.75;
   for (let i = 0; i < idle.length; i += 4) context.strokeRect(idle[i] + 0.5, idle[i + 1] + 0.5, idle[i + 2] - 1, idle[i + 3] - 1);
@@ -67,7 +69,7 @@ class Sliver {
   }
 
   begin(into, y, height) {
-    Object.assign(this, { into, y, height, at: -1, waiting: false });
+    Object.assign(this, { into, y, height, at: -1, waiting: false, grows: -1, until: -1 });
   }
 
   add(a, b, kind) {
@@ -102,19 +104,27 @@ class Sliver {
     this.next.fill(0);
   }
 
-  /** Draws the pixel in the colour of what took most of it, as wide as the time that was taken. */
+  /** Draws the pixel in the colour of what took most of it, as wide as the time that was taken; full pixels of one
+   * category become one rectangle. */
   emit() {
     let most = -1;
     let covered = 0;
     for (let kind = 0; kind <= IDLE; kind++) {
-      covered += this.now[kind];
-      if (this.now[kind] > 0 && (most < 0 || this.now[kind] > this.now[most])) most = kind;
+      const time = this.now[kind];
+      if (!time) continue;
+      covered += time;
+      if (most < 0 || time > this.now[most]) most = kind;
     }
-    if (most >= 0) {
-      const width = Math.min(Math.max(covered, NARROWEST * this.pixel), this.pixel);
-      this.into[most].push(this.at * this.pixel, this.y, width, this.height);
-      this.now.fill(0);
-    }
+    if (most < 0) return;
+    this.now.fill(0);
+    const { pixel, into, at } = this;
+    const full = covered >= FULL * pixel;
+    const width = full ? pixel : Math.max(covered, NARROWEST * pixel);
+    const list = into[most];
+    if (full && this.grows === most && this.until === at) list[list.length - 2] += pixel;
+    else list.push(at * pixel, this.y, width, this.height);
+    this.grows = full ? most : -1;
+    this.until = at + 1;
   }
 }
 

@@ -70,7 +70,7 @@ export function clampWindow([from, to], whole) {
 /** Ticks of the axis: round times in the window, as text in one unit. */
 export function ticks(window, pixels, whole) {
   const length = window[1] - window[0];
-  const most = Math.max(2, Math.floor(pixels / 80));
+  const most = Math.max(2, Math.floor(pixels / 64));
   const size = 10 ** Math.floor(Math.log10(length / most));
   const step = size * [1, 2, 5, 10].find((n) => length / (size * n) <= most);
   const [unit, scale] = whole >= 10000 && step >= 1 ? ["s", 1000] : step < 0.001 ? ["µs", 0.001] : ["ms", 1];

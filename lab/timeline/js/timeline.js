@@ -1,6 +1,6 @@
 // A timeline in an element: its state, and what keys, pointer, other timelines and the host do to it.
 
-import { unpack } from "./data.js";
+import { boxOfRow, unpack } from "./data.js";
 import { build, dress, fillLegend, showTip } from "./dom.js";
 import { drawPicture } from "./draw.js";
 import { join } from "./group.js";
@@ -10,7 +10,7 @@ import { drawOverlay } from "./overlay.js";
 import { player } from "./play.js";
 import { boxAt, boxFrom, edgeBox, neighbour } from "./select.js";
 import { themeOf, watchTheme } from "./theme.js";
-import { allWords, cursorWords, pictureName } from "./words.js";
+import { allWords, cursorWords, laneWords, pictureName } from "./words.js";
 
 /**
  * Shows a timeline in `host` and returns { update(options), destroy() }; `update` takes any of the options again.
@@ -105,7 +105,7 @@ class Timeline {
     if (!this.timeline?.layers.length) return;
     const { selectedRank = null, selectedOp = null } = this.options;
     const layer = this.timeline.layers[0];
-    const said = "selectedOp" in changes && selectedOp !== null ? layer.boxOf.get(selectedOp) ?? -1 : -1;
+    const said = "selectedOp" in changes && selectedOp !== null ? boxOfRow(layer, selectedOp) : -1;
     const lane = said >= 0 ? layer.lane[said] : this.laneOf(selectedRank);
     const kept = "selectedOp" in changes ? -1 : this.box;
     const box = said >= 0 || kept < 0 || layer.lane[kept] !== lane ? said : kept;
@@ -137,7 +137,7 @@ class Timeline {
     const { timeline, lane, box } = this;
     const layer = timeline.layers[0];
     if (box >= 0) this.parts.said.textContent = allWords(timeline, layer, box).join("; ");
-    else this.parts.said.textContent = lane < 0 ? "" : `${timeline.ranks[lane].name} ${timeline.ranks[lane].where}`.trim();
+    else this.parts.said.textContent = lane < 0 ? "" : laneWords(timeline, lane);
   }
 
   // -- window and cursor

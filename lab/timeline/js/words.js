@@ -1,6 +1,6 @@
 // Everything that is said: what a box is, how long it took, which keys there are.
 
-import { IDLE } from "./data.js";
+import { boxOfRow, IDLE } from "./data.js";
 
 /** Milliseconds in words, as `lab.wording.seconds` has them: 85 µs, 3.2 ms, 1.4 s. */
 export function duration(ms) {
@@ -27,10 +27,21 @@ export function allWords(timeline, layer, box) {
   const other = timeline.layers.find((each) => each !== layer);
   if (!other) return lines;
   lines[0] = `${layer.name}: ${lines[0]}`;
-  const twin = other.boxOf.get(layer.op[box]);
+  const twin = boxOfRow(other, layer.op[box]);
   const text = layer.texts[layer.text[box]];
-  if (twin === undefined || other.texts[other.text[twin]] !== text) return lines;
+  if (twin < 0 || other.texts[other.text[twin]] !== text) return lines;
   return [...lines, `${other.name}: ${duration(other.duration[twin])}, from ${duration(other.start[twin])} on`];
+}
+
+/** What is to say of a rank as a whole. */
+export function laneWords(timeline, lane) {
+  const { name, where } = timeline.ranks[lane];
+  const [layer] = timeline.layers;
+  let idle = 0;
+  for (let i = 0; i < layer.count; i++) {
+    if (layer.lane[i] === lane && layer.category[i] === IDLE) idle += layer.duration[i];
+  }
+  return `${name}${where ? ` (${where})` : ""}: idle for ${duration(idle)} of ${duration(layer.length)}`;
 }
 
 export const KEYS = [

@@ -1,0 +1,195 @@
+"""The explorer without a browser: real runs in the background, the newest wish wins, illegal ones are answered."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import lab
+from engine.job import Job, JobRefused
+from engine.launch import RunCancelled
+from lab.execution import Progress
+from lab.runs import Run
+from lab.store import Store
+from lab.widgets import Explorer
+from lab.widgets.background import Attempt, Background
+from lab.widgets.latest import Latest
+
+PATIENCE = 120.0
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SHARDLAB_RUNS", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def explorer() -> Iterator[Explorer]:
+    found = lab.explore(dp=2, views=("timeline", "memory"))
+    yield found
+    found.cancel()
+    assert found.settle(PATIENCE)
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.01)
+
+
+def test_it_starts_with_a_real_run_that_equals_one_process(explorer: Explorer, runs: Path) -> None:
+    assert explorer.settle(PATIENCE)
+    assert explorer.run is not None and explorer.run.status == "finished"
+    assert (explorer.panel.state, explorer.panel.badge["verdict"]) == ("measured", "equal")
+    assert [entry.info.id for entry in Store(runs).entries()] == [explorer.run.id] == [explorer.panel.run]
+    assert explorer.views.timeline is not None and explorer.views.timeline.data["layers"]
+
+
+def test_turning_a_knob_runs_the_new_plan_and_draws_it(explorer: Explorer) -> None:
+    assert explorer.settle(PATIENCE)
+    explorer.turn("zero", 3)
+    assert explorer.settle(PATIENCE)
+    assert explorer.run is not None and explorer.run.job.plan.zero == 3
+    assert explorer.views.plots["memory"].run == explorer.run.id == explorer.panel.run
+
+
+def test_an_illegal_wish_changes_nothing_and_is_answered(explorer: Explorer) -> None:
+    assert explorer.settle(PATIENCE)
+    before = explorer.job, explorer.run
+    explorer.turn("tp", 3)
+    assert explorer.panel.said == "tp=3 does not divide heads=4: use 1, 2 or 4."
+    assert (explorer.job, explorer.run) == before
+
+
+@pytest.mark.parametrize(("name", "value"), [("tp", "many"), ("tp", None), ("nonsense", 1), ("link_speed", [2])])
+def test_wishes_of_the_wrong_type_are_answered_too(explorer: Explorer, name: str, value: object) -> None:
+    explorer.panel._handle_custom_msg({"kind": "wish", "name": name, "value": value}, [])
+    assert explorer.panel.said != ""
+    assert explorer.settle(PATIENCE)
+    assert explorer.run is not None
+
+
+def test_coming_back_to_a_setting_shows_its_run_at_once(explorer: Explorer) -> None:
+    assert explorer.settle(PATIENCE)
+    first = explorer.run
+    explorer.turn("zero", 1)
+    assert explorer.settle(PATIENCE)
+    explorer.turn("zero", 0)
+    assert explorer.run is first
+
+
+def test_run_again_measures_the_same_job_once_more(explorer: Explorer) -> None:
+    assert explorer.settle(PATIENCE)
+    first = explorer.run
+    explorer.again()
+    assert explorer.settle(PATIENCE)
+    assert explorer.run is not None and first is not None
+    assert (explorer.run.id != first.id, explorer.run.job) == (True, first.job)
+
+
+def test_a_faster_link_replays_and_starts_no_run(explorer: Explorer, runs: Path) -> None:
+    assert explorer.settle(PATIENCE)
+    explorer.turn("link_speed", 1 / 16)
+    assert explorer.settle(PATIENCE)
+    slow = explorer.panel.headline
+    assert (explorer.panel.state, explorer.panel.source) == ("replayed", "replayed")
+    assert "with links ÷16" in slow
+    assert len(Store(runs).entries()) == 1
+
+
+def test_cancelling_leaves_the_prediction_and_says_so(runs: Path) -> None:
+    explorer = lab.explore(dp=2, steps=500, views=("memory",))
+    until(lambda: explorer.panel.progress > 0.05 and explorer.panel.state == "running")
+    explorer.cancel()
+    assert explorer.settle(PATIENCE)
+    assert explorer.run is None
+    assert explorer.panel.state == "cancelled"
+    assert explorer.panel.headline.startswith("Cancelled: what stands here is the prediction. Predicted on toy-2x4")
+    assert [entry.info.status for entry in Store(runs).entries()] in (["stopped"], [])
+
+
+def test_the_newest_wish_wins(runs: Path) -> None:
+    explorer = lab.explore(dp=2, steps=300, views=("memory",))
+    until(lambda: explorer.panel.state == "running")
+    explorer.turn("zero", 1)
+    explorer.turn("zero", 2)
+    explorer.turn("dp", 1)
+    explorer.cancel()
+    explorer.turn("zero", 3)
+    explorer.cancel()
+    assert explorer.settle(PATIENCE)
+    assert {entry.info.status for entry in Store(runs).entries()} <= {"stopped"}
+
+
+def test_a_job_that_cannot_run_is_refused_before_anything_starts(runs: Path) -> None:
+    with pytest.raises(JobRefused, match="tp=3 does not divide heads=4"):
+        lab.explore(tp=3)
+    with pytest.raises(ValueError, match="no view called 'time': did you mean timeline"):
+        lab.explore(views=("time",))
+
+
+def test_choosing_a_rank_in_one_view_marks_it_in_all(explorer: Explorer) -> None:
+    assert explorer.settle(PATIENCE)
+    views = explorer.views
+    assert views.timeline is not None
+    before = views.plots["memory"].spec
+    views.timeline.selected_rank = 1
+    assert views.choice.rank == 1
+    assert views.plots["memory"].spec != before
+    views.plots["memory"]._handle_custom_msg({"kind": "click", "curve": 0, "point": 0, "x": 0.2, "y": 1.0}, [])
+    assert views.timeline.selected_rank == 0
+
+
+def test_of_requests_that_pile_up_only_the_newest_is_done() -> None:
+    began, go, done = threading.Event(), threading.Event(), []
+
+    def work(n: int) -> None:
+        began.set()
+        go.wait(PATIENCE)
+        done.append(n)
+
+    latest: Latest[int] = Latest(work)
+    latest.ask(1)
+    began.wait(PATIENCE)
+    for n in range(2, 9):
+        latest.ask(n)
+    go.set()
+    assert latest.settle(PATIENCE)
+    assert done == [1, 8]
+
+
+def test_a_run_that_fails_is_told_and_the_next_wish_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[object] = []
+    background = Background(lambda attempt, what: heard.append(what))
+
+    def broken(*_: object, **__: object) -> Run:
+        raise OSError("no space left")
+
+    job = Job.from_options(dp=2, steps=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("lab.widgets.background.run_job", broken)
+        background.want(job)
+        assert background.settle(PATIENCE)
+    assert [type(what) for what in heard] == [OSError]
+    background.want(job)
+    assert background.settle(PATIENCE)
+    assert isinstance(heard[-1], Run)
+    assert all(isinstance(what, (Progress, Run, OSError, RunCancelled)) for what in heard)
+
+
+def test_an_attempt_cancelled_before_its_turn_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[object] = []
+    monkeypatch.setattr("lab.widgets.background.run_job", lambda *a, **k: ran.append(a))
+    heard: list[object] = []
+    background = Background(lambda attempt, what: heard.append(what))
+    attempt = Attempt(Job())
+    attempt.cancel.set()
+    background._execute(attempt)
+    assert ran == []
+    assert isinstance(heard[0], RunCancelled)

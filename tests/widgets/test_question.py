@@ -1,0 +1,115 @@
+"""Predict, then reveal: the run starts with the answer, and what is said of it is right."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.job import Job
+from lab.learner import Learner
+from lab.runs import Run
+from lab.simulation import simulate
+from lab.widgets.answer import Choices, Number, answers
+from lab.widgets.question import Question
+
+FEEDBACK = {"1/4": "That is the ratio of one schedule.", "3/7": "(p−1)/(m+p−1).", "3/4": "That is (p−1)/m, the ratio."}
+
+
+def gpipe() -> Run:
+    return simulate(job=Job.from_options(pp=4, schedule="gpipe", microbatches=4))
+
+
+def asked(learner: Learner, **changes: Any) -> Question:
+    parts: dict[str, Any] = {"answers": Choices(FEEDBACK), "truth": lambda run: "3/7", "run": gpipe, "then": None}
+    return Question("key", "How large is the bubble?", **(parts | changes), learner=learner)
+
+
+def answered(question: Question, given: Any) -> Question:
+    thread = question.answer(given)
+    assert thread is not None
+    thread.join(60)
+    return question
+
+
+@pytest.fixture
+def learner(tmp_path: Path) -> Learner:
+    return Learner(tmp_path / "learner.json")
+
+
+def test_nothing_runs_before_the_answer(learner: Learner) -> None:
+    began = threading.Event()
+
+    def run() -> Run:
+        began.set()
+        return gpipe()
+
+    question = asked(learner, run=run)
+    assert question.answer("a guess that is not on offer") is None
+    assert "choose 1/4, 3/7, 3/4" in question.form.hint
+    assert not began.is_set()
+    answered(question, "3/7")
+    assert began.is_set()
+
+
+def test_the_right_answer_is_called_right_and_explained(learner: Learner) -> None:
+    form = answered(asked(learner), "3/7").form
+    assert form.state == "answered"
+    assert form.feedback == "Right: 3/7.\n(p−1)/(m+p−1)."
+
+
+def test_a_wrong_answer_hears_why_it_tempts_and_what_was_right(learner: Learner) -> None:
+    form = answered(asked(learner), "3/4").form
+    assert form.feedback.splitlines() == [
+        "You said 3/4; the run says 3/7.", "That is (p−1)/m, the ratio.", "(p−1)/(m+p−1).",
+    ]  # fmt: skip
+
+
+def test_the_answer_is_kept_and_remembered_the_next_time(learner: Learner) -> None:
+    answered(asked(learner), "1/4")
+    assert learner.get("prediction", "key") == {"given": "1/4", "right": False}
+    assert asked(learner).form.hint == "You answered this before: 1/4, not right."
+
+
+def test_an_answer_cannot_be_changed_until_the_question_is_asked_again(learner: Learner) -> None:
+    question = answered(asked(learner), "1/4")
+    assert question.answer("3/7") is None
+    question.ask_again()
+    assert answered(question, "3/7").form.feedback.startswith("Right")
+
+
+def test_a_run_that_fails_is_told_and_the_question_stays_open(learner: Learner) -> None:
+    def broken() -> Run:
+        raise RuntimeError("rank 3 went away")
+
+    form = answered(asked(learner, run=broken), "3/7").form
+    assert (form.state, form.hint) == ("open", "The run did not end well: rank 3 went away")
+    assert learner.get("prediction", "key") is None
+
+
+def test_a_truth_that_was_not_on_offer_is_a_fault_that_is_told(learner: Learner) -> None:
+    form = answered(asked(learner, truth=lambda run: "2/5"), "3/7").form
+    assert "the run says '2/5', which was not on offer" in form.hint
+
+
+@pytest.mark.parametrize("given", ["many", None, float("nan"), 101, -1, [3]])
+def test_what_is_no_number_on_the_scale_is_answered_in_words(learner: Learner, given: Any) -> None:
+    question = asked(learner, answers=Number("%", 0, 100), truth=lambda run: 43)
+    assert question.answer(given) is None
+    assert "from 0 to 100" in question.form.hint
+
+
+def test_a_number_within_a_tenth_of_the_scale_is_close() -> None:
+    scale = Number("%", 0, 100, "Idle ÷ total.")
+    assert scale.judge(50, 42.9) == (True, "Close: you said 50, 7.1 too high. The run says 42.9 %.\nIdle ÷ total.")
+    assert scale.judge(20, 42.9)[0] is False
+    assert scale.judge(42.9, 42.9)[1].startswith("Close: you said 42.9, just that.")
+
+
+def test_a_question_has_either_choices_or_a_scale() -> None:
+    with pytest.raises(ValueError, match="either choices"):
+        answers(None, None)
+    with pytest.raises(ValueError, match="asks nothing"):
+        answers({"yes": ""}, None)
