@@ -15,6 +15,8 @@ from engine.formulas import parameters
 from engine.planning.words import name_of
 from engine.what_if import scaled
 
+a100 = load_cluster("a100-dgx")
+
 
 def line(run):
     """Seconds, utilisation and memory of a simulated plan."""
@@ -49,7 +51,9 @@ worst = next(row for row in gpt3.summary["memory"]["per_rank"] if row["rank"] ==
 fixed = worst["params"] + worst["grads"] + worst["optimizer"]
 assert gpt3.summary["memory"]["worst"]["rank"] == 0 and worst["activations_peak"] > 0.4 * fixed
 print(f"rank 0: {fixed / 1e9:.0f} GB of state and {worst['activations_peak'] / 1e9:.0f} GB of activations, of")
-print(f"{min(8, gpt3.job.plan.microbatches)} micro-batches at once: the first of 8 stages holds as many as there are stages")
+print(
+    f"{min(8, gpt3.job.plan.microbatches)} micro-batches at once: the first of 8 stages holds as many as there are stages"
+)
 
 # %% [markdown]
 # The state is the same whatever the batch; activations are not. So memory is a question of two dials: how the state is
@@ -64,8 +68,9 @@ by_tp = {8: gpt3} | {tp: lab.simulate(model="gpt3-175b", tp=tp, pp=64 // tp, dp=
 for tp in (4, 8, 16):
     print(f"tensor {tp:2} × pipeline {64 // tp:2}: {line(by_tp[tp])}")
 step = {tp: run.summary["step_seconds"] for tp, run in by_tp.items()}
-assert step[4] < step[8] < step[16] and step[16] / step[8] > 1.1
-assert not by_tp[4].summary["fits"] and by_tp[16].summary["fits"]
+assert step[4] < step[8] < step[16] and step[16] / step[8] > 1.1 and a100.nodes[0].devices == 8
+assert by_tp[4].summary["memory"]["worst"]["breaks"] == "activations" and by_tp[16].summary["fits"]
+assert (a100.nodes[0].inside.bandwidth, a100.across.bandwidth) == (227e9, 25e9)
 
 # %% [markdown]
 # Each layer needs its tensor group's sums before the next can start, so nothing hides them. Inside a node they run at
@@ -89,7 +94,7 @@ for how in ("none", "selective", "full"):
 full, none = again["full"].summary, again["none"].summary
 assert none["mfu"] == none["hfu"] and 1.3 < full["hfu"] / full["mfu"] < 1.36
 assert full["hfu"] > gpt3.summary["hfu"] and full["step_seconds"] > 1.2 * gpt3.summary["step_seconds"]
-assert not none["fits"] and again["full"].summary["fits"]
+assert not none["fits"] and full["fits"] and gpt3.summary["step_seconds"] < 1.02 * none["step_seconds"]
 print(f"full: HFU ÷ MFU = {full['hfu'] / full['mfu']:.2f}, a forward more: 4 parts of work instead of 3")
 
 # %% [markdown]
@@ -108,6 +113,7 @@ for b, run in sizes.items():
     print(f"{96 // b:2} micro-batches of {b}: {line(run)}, idle {run.summary['bubble']['replayed']:.1%}")
 idle = [run.summary["bubble"]["replayed"] for run in sizes.values()]
 steps = [run.summary["step_seconds"] for run in sizes.values()]
+assert (gpt3.job.plan.microbatches, gpt3.job.microbatch_size) == (96, 1)
 assert idle == sorted(idle) and steps == sorted(steps) and all(run.summary["fits"] for run in sizes.values())
 
 # %% [markdown]
@@ -134,14 +140,14 @@ lab.predict(
 )
 
 # %%
-found = lab.plan(model="gpt3-175b", gpus=1024, refine=3)
+found = lab.plan(model="gpt3-175b", gpus=1024, refine=2)
 print(f"{found.legal:,} legal plans, {found.fitting:,} fit in {found.limit_bytes / 1e9:.0f} GB. Fastest, replayed:")
-for one in found.ranked[:3]:
+for one in found.ranked[:2]:
     print(f"{one.seconds:6.1f} s  MFU {one.mfu:.0%}  {one.bytes / 1e9:.0f} GB  {name_of(one.job)}")
 
 # %%
 best = found.winner.job.plan
-assert (best.dp, best.tp, best.pp, best.zero) == (256, 4, 1, 3) and found.winner.refined
+assert (best.dp, best.tp, best.pp, best.zero, best.microbatches) == (256, 4, 1, 3, 2) and found.winner.refined
 assert found.fitting + sum(group.count for group in found.dropped) == found.legal
 for group in found.dropped:
     print(f"{group.count:6,} plans do not fit because of their {group.category}")
@@ -177,7 +183,7 @@ print("a100-dgx-800g:", name_of(half.job))
 # sharded. Now both plans, while the links between nodes get slower.
 
 # %%
-a100, flat = load_cluster("a100-dgx"), lab.simulate(job=found.winner.job, cluster="a100-dgx")
+flat = lab.simulate(job=found.winner.job, cluster="a100-dgx")
 cube = lab.simulate(job=half.job, cluster="a100-dgx")
 speeds = {1: (flat, cube)}
 for factor in (1 / 2, 1 / 8):
@@ -210,6 +216,7 @@ lab.explore(("pp", "zero", "microbatches", "link_speed"), ("timeline", "bubble")
 # Published step times beside ours, each with the plan of its paper: Narayanan et al. (2021), table 1, from the printed
 # throughput, and Korthikanti et al. (2022), table 5. One constant of the A100, how much of a matrix product's best
 # speed it keeps up in training, was fitted, to some of these rows; the cluster's file says which.
+
 
 # %%
 def published(layers, hidden, heads, tp, pp, dp, batch, size, seconds, chunks=1, **options):
