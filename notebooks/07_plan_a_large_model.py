@@ -11,7 +11,7 @@
 # %%
 import lab
 from engine.cluster import load_cluster
-from engine.formulas import parameters
+from engine.formulas import in_flight_formula, parameters
 from engine.planning.words import name_of
 from engine.what_if import scaled
 
@@ -49,11 +49,13 @@ lab.view(gpt3, "memory")
 # %%
 worst = next(row for row in gpt3.summary["memory"]["per_rank"] if row["rank"] == 0)
 fixed = worst["params"] + worst["grads"] + worst["optimizer"]
-assert gpt3.summary["memory"]["worst"]["rank"] == 0 and worst["activations_peak"] > 0.4 * fixed
-print(f"rank 0: {fixed / 1e9:.0f} GB of state and {worst['activations_peak'] / 1e9:.0f} GB of activations, of")
-print(
-    f"{min(8, gpt3.job.plan.microbatches)} micro-batches at once: the first of 8 stages holds as many as there are stages"
+assert (
+    in_flight_formula(gpt3.job, 0) == 8
+    and gpt3.summary["memory"]["worst"]["rank"] == 0
+    and worst["activations_peak"] > 0.4 * fixed
 )
+print(f"rank 0: {fixed / 1e9:.0f} GB of state and {worst['activations_peak'] / 1e9:.0f} GB of activations, of")
+print(f"{in_flight_formula(gpt3.job, 0)} micro-batches at once: the first of 8 stages starts 8 before one comes back")
 
 # %% [markdown]
 # The state is the same whatever the batch; activations are not. So memory is a question of two dials: how the state is
@@ -103,8 +105,9 @@ print(f"full: HFU ÷ MFU = {full['hfu'] / full['mfu']:.2f}, a forward more: 4 pa
 #
 # ## Micro-batches
 #
-# A replica's 96 sequences can pass the pipeline one by one or in larger *micro-batches*: larger ones fill the GPU better
-# and make the *bubble*, the idle time at both ends of the pipeline, longer. (With `full`, so that all three fit.)
+# A replica's 96 sequences can pass the pipeline one by one or in larger *micro-batches*: larger ones fill the GPU
+# better and make the *bubble*, the idle time at both ends of the pipeline, longer. (With `full`, so that all three
+# fit.)
 
 # %%
 plan = {"model": "gpt3-175b", "tp": 8, "pp": 8, "dp": 16, "recompute": "full"}
@@ -168,9 +171,9 @@ for sentence in found.sentences[1:]:
 # each layer before its use, twice in every micro-batch. With 3 sequences in each there are only 2 micro-batches, so few
 # gathers, and long computing to hide them under.
 #
-# It also has a reason in how the cluster is described: on `a100-dgx` every GPU has a 200 Gb/s adapter of its own, and no
-# congestion is modelled: 256 replicas gather as if nobody else did. Real networks are shared. What if they were slower?
-# First the planner's answer with half the network, `a100-dgx-800g`.
+# It also has a reason in how the cluster is described: on `a100-dgx` every GPU has a 200 Gb/s adapter of its own, and
+# no congestion is modelled: 256 replicas gather as if nobody else did. Real networks are shared. What if they were
+# slower? First the planner's answer with half the network, `a100-dgx-800g`.
 
 # %%
 half = lab.plan(model="gpt3-175b", gpus=1024, cluster="a100-dgx-800g", refine=0, sequence_parallel=True).winner
@@ -200,9 +203,9 @@ print(f"ZeRO-3 leads by {lead:.0%} on the best network, and takes {price:.1f} ti
 
 # %% [markdown]
 # So the fastest plan is not the safest one. ZeRO-3 sits at the edge of a cliff: once a gather outlasts the computing
-# that hid it, every further delay is paid in full. The 3D plan hardly notices. Look at where its time goes with an eighth of
-# the network, then turn the dial yourself: `toy-2x4` is this cluster in small, scaled so that the lab's small model
-# meets there what GPT-3 meets here.
+# that hid it, every further delay is paid in full. The 3D plan hardly notices. Look at where its time goes with an
+# eighth of the network, then turn the dial yourself: `toy-2x4` is this cluster in small, scaled so that the lab's small
+# model meets there what GPT-3 meets here.
 
 # %%
 lab.view(speeds[1 / 8][0], "bubble")
@@ -273,5 +276,5 @@ print(f"mean error {sum(errors) / len(errors):.1%}, largest {max(errors):.1%}")
 #
 # 3. Why is tensor 4 × pipeline 16 not chosen, though its step is shorter than that of 8 × 8?
 #
-# <details><summary>Answer</summary>It does not fit: the first stage holds activations of 16 micro-batches, each cut only 4
-# ways.</details>
+# <details><summary>Answer</summary>It does not fit: the first stage holds activations of 16 micro-batches, each cut
+# only 4 ways.</details>
