@@ -29,6 +29,8 @@ function themed(model, dark) {
       path.reduce((at, key) => at[key], spec)[last] = value;
     }
   }
+  const clear = "rgba(0,0,0,0)"; // the page is the paper
+  Object.assign(spec.layout, { paper_bgcolor: clear, plot_bgcolor: clear });
   return spec;
 }
 
