@@ -19,7 +19,7 @@ import lab
 
 ROOT = Path(lab.__file__).parent.parent
 WIDE = {"width": 1280, "height": 900}
-SLOW_MS = 120_000  # a whole notebook of real runs, on two busy cores
+SLOW_MS = 60_000  # a whole notebook of real runs, on two busy cores
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 _EXPOSED = {"LabApp": {"expose_app_in_browser": True}}  # so that a test can call JupyterLab's own commands
 _IDLE = "() => jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
