@@ -11,9 +11,8 @@ RUNS = """import lab
 run = lab.run(dp=2, steps=1)
 lab.view(run, "memory")"""
 EXPLORES = """lab.explore(
-    knobs=("dp", "microbatches"), views=("timeline", "communication"), cluster="toy-2x4", dp=2, steps=1)"""
-    'lab.explore(knobs=("dp", "microbatches"), views=("timeline", "communication"), cluster="toy-2x4", dp=2, steps=1)'
-)
+    knobs=("dp", "microbatches"), views=("timeline", "communication"), cluster="toy-2x4", dp=2, steps=1
+)"""
 LONG = 'lab.explore(knobs=("dp",), views=("timeline",), cluster="toy-2x4", steps=100_000)'
 RAISES = "1 / 0"
 SHOUTS = """from IPython.display import HTML
