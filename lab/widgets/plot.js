@@ -81,15 +81,20 @@ export default {
         .then(() => (figure.dataset.drawn = model.get("run")))
         .catch((error) => (box.textContent = `The figure could not be drawn: ${error.message}`));
     };
+    let due = false;
+    const soon = () => {
+      if (!due) queueMicrotask(() => ((due = false), draw()));
+      due = true;
+    };
     draw();
-    model.on("change:spec", draw);
+    model.on("change:spec change:run", soon); // another run may have the same picture
     const unwatch = watchTheme(draw);
     const observer = new ResizeObserver(() => box.offsetWidth && Plotly.Plots.resize(box));
     observer.observe(figure);
     return () => {
       unwatch();
       observer.disconnect();
-      model.off("change:spec", draw);
+      model.off("change:spec change:run", soon);
       Plotly.purge(box);
     };
   },
