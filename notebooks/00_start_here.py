@@ -206,9 +206,12 @@ assert difference > 5 * LOSS_LIMIT
 # %%
 eight = lab.run(dp=2, tp=2, pp=2, steps=2)
 assert eight.job.world_size == 8 and eight.summary["parity"]["passed"] and compared(eight) == SAME
-lab.view(eight)
+lab.view(eight.replay("toy-2x4"))
 
 # %% [markdown]
+# This is a replay again. New are *collectives*, in which several ranks exchange data at once: those of the tensor axis
+# lie inside the boxes, those of the data axis in a thin lane of their own.
+#
 # The two pictures are linked. Choose a rank, by a click on its lane or its ball or in the list at the top, and it is
 # marked in both. Notebooks 01, 03 and 04 take the three ways one at a time, and 05 puts them together.
 
@@ -245,13 +248,13 @@ for run in newest:
 # 2. Meanwhile real processes start, and train. You can cancel them.
 # 3. When they are done, what was **measured** takes the place of the prediction, with the badge of the check.
 #
-# The switch puts the same run on the described cluster instead: measured on this machine, or replayed there.
+# The switch says which times you see: those measured on this machine, or those of the replay on `toy-2x4`.
 
 # %%
-lab.explore(knobs=("dp", "tp", "pp", "microbatches"), views=("timeline", "grid"), cluster="toy-2x4")
+lab.explore(knobs=("dp", "tp", "pp", "microbatches"), views=("timeline", "grid"), pp=2)
 
 # %% [markdown]
-# Try `pp` 2, then 4: where does the idle time grow? Then move `microbatches`. (Notebook 04 tells why.)
+# Set `pp` to 4: where does the idle time grow? Then move the micro-batches. (Notebook 04 tells why.)
 #
 # Not every wish makes sense. Four attention heads cannot be shared by three ranks. A slider does not go there, and if
 # you ask in code, you get a sentence that says which setting, which rule, and what to use:
