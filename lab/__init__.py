@@ -30,13 +30,27 @@ if TYPE_CHECKING:
     from lab.execution import OnProgress
     from lab.exercises.shown import Shown
     from lab.exercises.verdict import Verdict
-    from lab.widgets import Explorer, Question, Views
+    from lab.widgets import Compared, Explorer, Question, Views
     from lab.widgets.plot import Plot
 
 __all__ = [
-    "Run", "check", "exercises", "explore", "hint", "load", "picture", "plan", "predict", "run", "runs", "simulate",
-    "solution", "task", "view",
-]  # fmt: skip
+    "Run",
+    "check",
+    "compare",
+    "exercises",
+    "explore",
+    "hint",
+    "load",
+    "picture",
+    "plan",
+    "predict",
+    "run",
+    "runs",
+    "simulate",
+    "solution",
+    "task",
+    "view",
+]
 
 
 def run(
@@ -151,6 +165,15 @@ def view(
     from lab import widgets
 
     return widgets.view(run, views, predicted, rank, step)
+
+
+def compare(*runs: Run) -> Compared:
+    """Two to six runs side by side in a notebook, against the first: settings and numbers that differ, and timelines
+    that zoom together. Raises `ValueError` for fewer, more, or one that completed no step.
+    """
+    from lab import widgets
+
+    return widgets.Compared(runs)
 
 
 def explore(

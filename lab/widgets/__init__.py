@@ -12,12 +12,13 @@ from engine.job import Job
 from lab.runs import Run
 from lab.simulation import default_name
 from lab.widgets.answer import answers
+from lab.widgets.compared import Compared
 from lab.widgets.explorer import Explorer
 from lab.widgets.linked import DEFAULT, Views
 from lab.widgets.plot import Plot
 from lab.widgets.question import Question
 
-__all__ = ["Explorer", "Question", "Views", "ask", "explore", "picture", "view"]
+__all__ = ["Compared", "Explorer", "Question", "Views", "ask", "explore", "picture", "view"]
 
 EXPLORED = {"steps": 2}
 """Two steps: the first warms up, the second is shown."""

@@ -1,0 +1,181 @@
+"""Drives `lab notebooks` in a real browser: opens a notebook, runs it, and tells what the page asked for and said."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, Page
+
+import lab
+
+ROOT = Path(lab.__file__).parent.parent
+WIDE = {"width": 1280, "height": 900}
+SLOW_MS = 120_000  # a whole notebook of real runs, on two busy cores
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+_EXPOSED = {"LabApp": {"expose_app_in_browser": True}}  # so that a test can call JupyterLab's own commands
+_IDLE = "() => jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+_SHOWN = (
+    "name => jupyterapp.shell.currentWidget?.context?.path === name && jupyterapp.shell.currentWidget.context.isReady"
+)
+_CELLS = """() => [...jupyterapp.shell.currentWidget.content.model.cells].map(c => c.toJSON())
+                  .filter(c => c.cell_type === 'code')"""
+_CLOSE = """async () => {
+    const shown = jupyterapp.shell.currentWidget;
+    await shown.sessionContext.shutdown();
+    shown.context.model.dirty = false;  // or it asks whether to save
+    shown.close();
+}"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """`lab notebooks`, started as a learner would but for the browser."""
+
+    process: subprocess.Popen[str]
+    url: str
+    folder: Path
+    runs: Path
+
+    @classmethod
+    def start(cls, folder: Path) -> Server:
+        config = folder / ".jupyter" / "config" / "jupyter_server_config.json"
+        config.parent.mkdir(parents=True)
+        config.write_text(json.dumps(_EXPOSED), encoding="utf-8")
+        runs = folder.parent / "runs"
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "SHARDLAB_RUNS": str(runs)}
+        command = [sys.executable, "-m", "lab.cli", "notebooks", "--no-browser", "--json", "--to", str(folder)]
+        process = subprocess.Popen(command, cwd=folder.parent, env=environment, text=True, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        return cls(process, json.loads(process.stdout.readline())["url"], folder, runs)
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        self.process.communicate(timeout=60)
+
+
+class Lab:
+    """One page of JupyterLab. `asked` and `complaints` hold what happened since the last `open`."""
+
+    def __init__(self, browser: Browser, server: Server) -> None:
+        self.server = server
+        self.asked: list[str] = []
+        self.complaints: list[str] = []
+        self.page: Page = browser.new_page(viewport=WIDE)  # type: ignore[arg-type]
+        self.page.set_default_timeout(SLOW_MS)
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("websocket", lambda socket: self.asked.append(socket.url))
+        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(server.url.replace("/tree/index.ipynb", "") + "&reset")
+        self.page.wait_for_function("() => window.jupyterapp && window.jupyterapp.restored")
+        self.page.evaluate("() => jupyterapp.restored")
+
+    def command(self, name: str, **arguments: Any) -> None:
+        self.page.evaluate(
+            "([name, args]) => jupyterapp.commands.execute(name, args).then(() => null)", [name, arguments]
+        )
+
+    def open(self, name: str) -> None:
+        """Opens a notebook of the working copy and waits for its kernel."""
+        self.asked.clear()
+        self.complaints.clear()
+        self.command("docmanager:open", path=name)
+        self.page.wait_for_function(_SHOWN, arg=name)
+        self.page.wait_for_function(_IDLE)
+
+    def run_all(self) -> None:
+        """Runs all cells. Returns when each has ended, which does not wait for what goes on in threads."""
+        self.command("notebook:run-all-cells")
+        self.page.wait_for_function(_IDLE)
+
+    def close(self) -> None:
+        """Closes the notebook shown, and ends its kernel."""
+        self.page.evaluate(_CLOSE)
+
+    def errors(self) -> list[str]:
+        """Of the cells of the notebook shown: those that raised, and those that never ran."""
+        found = []
+        for number, cell in enumerate(self.page.evaluate(_CELLS)):
+            begin = "".join(cell["source"]).strip().split("\n")[0]
+            raised = [f"{out['ename']}: {out['evalue']}" for out in cell["outputs"] if out["output_type"] == "error"]
+            if raised or (begin and cell["execution_count"] is None):
+                found.append(f"code cell {number} ({begin}): {' '.join(raised) or 'not run'}")
+        return found
+
+    def strangers(self) -> set[str]:
+        """The hosts other than this machine that the page asked for something."""
+        addresses = [urlparse(url) for url in self.asked]
+        return {a.netloc for a in addresses if a.scheme not in ("data", "blob") and a.hostname != "127.0.0.1"}
+
+    def theme(self, name: str) -> None:
+        self.command("apputils:change-theme", theme=THEMES[name])
+        light = str(name == "light").lower()
+        self.page.wait_for_function("light => document.body.dataset.jpThemeLight === light", arg=light)
+
+    def barriers(self) -> list[str]:
+        """What axe finds serious or critical in the outputs of cells; what JupyterLab draws around them is its own."""
+        outputs = ".jp-Notebook .jp-OutputArea-output"
+        if not self.page.locator(outputs).count():
+            return []
+        found = Axe().run(self.page, context={"include": [[outputs]]}).response["violations"]
+        return [
+            f"{one['id']}: {node['html'][:200]}"
+            for one in found
+            if one["impact"] in ("serious", "critical")
+            for node in one["nodes"]
+        ]
+
+    def explorer(self, number: int = 0) -> Explorer:
+        """The explorers of the notebook shown, counted from the top."""
+        root = self.page.locator(".jp-OutputArea-output .shardlab-explorer").nth(number)
+        root.scroll_into_view_if_needed()
+        return Explorer(self.page, root)
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """One explorer on the page, used by keyboard."""
+
+    page: Page
+    root: Locator
+
+    def wait(self, *states: str, other_than: str = "") -> str:
+        """Waits until it is in one of these states, showing another run than this one; the id of that run."""
+        handle = self.root.element_handle()
+        there = "([e, states, run]) => states.includes(e.dataset.state) && (!run || e.dataset.run !== run)"
+        self.page.wait_for_function(there, arg=[handle, list(states), other_than])
+        return self.root.get_attribute("data-run") or ""
+
+    def slider(self, knob: str) -> Locator:
+        return self.root.locator(f"[data-knob={knob}] input[type=range]")
+
+    def knobs(self) -> list[str]:
+        """The names of its sliders."""
+        return [str(one.get_attribute("data-knob")) for one in self.root.locator(".knob.slider").all()]
+
+    def way(self, knob: str) -> str:
+        """A key that moves the slider of a knob from where it stands."""
+        return str(self.slider(knob).evaluate("i => Number(i.value) < Number(i.max) ? 'ArrowRight' : 'ArrowLeft'"))
+
+    def press(self, knob: str, key: str) -> None:
+        """Presses a key on the slider of a knob. It must be reachable, and say what it is."""
+        slider = self.slider(knob)
+        assert slider.evaluate("input => input.labels[0].textContent.trim()")
+        slider.focus()
+        self.page.keyboard.press(key)
+
+    def drawn(self, run: str) -> None:
+        """Waits until every figure under the explorer shows this run. There must be one."""
+        output = self.root.locator("xpath=ancestor::*[contains(@class, 'jp-OutputArea-output')][1]").element_handle()
+        there = """([output, run]) => { const figures = [...output.querySelectorAll('[data-drawn]')];
+                   return figures.length > 0 && figures.every(f => f.dataset.drawn === run); }"""
+        self.page.wait_for_function(there, arg=[output, run])
