@@ -10,8 +10,10 @@
 import numpy as np
 
 import lab
+from engine.cluster import load_cluster
 from engine.data import global_batch, microbatches
 from engine.formulas import parameters
+from engine.what_if import scaled
 from lab import figures
 
 # %% [markdown]
@@ -26,9 +28,10 @@ run = lab.run(dp=4, microbatches=1, steps=2)
 lab.view(run, "timeline", "grid")
 
 # %% [markdown]
-# The lanes look alike because every replica does the same work on different text. Different text gives different
-# gradients, so before the update they are added up: an *all-reduce* sums a tensor over all ranks and leaves the sum on
-# each of them. This is what rank 0 sent for that in one step:
+# Every lane holds the same boxes, since every replica does the same work on different text. (Their lengths differ here:
+# four ranks share the cores of this machine and take turns.) Different text gives different gradients, so before the
+# update they are added up: an *all-reduce* sums a tensor over all ranks and leaves the sum on each of them. This is
+# what rank 0 sent for that in one step:
 
 
 # %%
@@ -119,27 +122,30 @@ for action in run.program.lanes[0][6:]:
 # that holds everything is full only when backward is over, and then there is nothing left to hide it behind.
 #
 # On this machine ranks and messages share the cores, so times say little. We therefore *replay* each run on a described
-# cluster, `toy-2x4`: the operations that really ran, with the times that they would take there.
+# cluster: the operations that really ran, with the times that they would take there. It is `toy-2x4`, with links slowed
+# 16 times so that the reductions are easy to see.
 
 # %%
+slow = scaled(load_cluster("toy-2x4"), inside_bandwidth=1 / 16, across_bandwidth=1 / 16)
 buckets = {kb: lab.run(dp=4, microbatches=1, steps=1, bucket_kb=kb) for kb in (160, 450, 10_000)}
-hidden = {}
-for kb, one in buckets.items():
-    hidden[kb] = one.replay("toy-2x4").summary["overlap"]["dp"]
-    print(f"up to {kb:>6,} KiB: {data_row(one)['count']} all-reduces, {hidden[kb]:.0%} of their time hidden")
-    assert data_row(one)["logical_bytes"] == 1.5 * S  # whatever the bucket
-assert hidden[160] > hidden[450] > hidden[10_000] == 0
+replays = {kb: one.replay(slow) for kb, one in buckets.items()}
+for kb, replay in replays.items():
+    hidden, count = replay.summary["overlap"]["dp"], data_row(replay)["count"]
+    print(f"up to {kb:>6,} KiB: {count} all-reduces, {hidden:.0%} of their time hidden under backward")
+    assert data_row(replay)["logical_bytes"] == 1.5 * S  # whatever the bucket
+small, medium, huge = (replay.summary["overlap"]["dp"] for replay in replays.values())
+assert small > medium > huge == 0
 
 # %%
-lab.view(buckets[160].replay("toy-2x4"), "timeline")
+lab.view(replays[160], "timeline")
 
 # %%
-lab.view(buckets[10_000].replay("toy-2x4"), "timeline")
+lab.view(replays[10_000], "timeline")
 
 # %% [markdown]
-# Above, reductions run under the backward. Below, one comes after it, and all ranks wait. (torch's DDP fills buckets of
-# 25 MiB, which suits models with hundreds of them: Li et al. 2020, *PyTorch Distributed*, section 3.2.3.) Some of it
-# can never hide: the last bucket holds the first layers, whose gradients come last.
+# In the first picture, reductions run under the backward; in the second, one comes after it, and all ranks wait.
+# (torch's DDP fills buckets of 25 MiB, which suits models with hundreds of them: Li et al. 2020, *PyTorch Distributed*,
+# section 3.2.3.) Some of it can never hide: the last bucket holds the first layers, whose gradients come last.
 #
 # *Overlap* moves when bytes travel, never what is added up. Switched off, each reduction is waited for where it starts,
 # and the weights are still the same to the last bit:
@@ -147,11 +153,11 @@ lab.view(buckets[10_000].replay("toy-2x4"), "timeline")
 # %%
 on, off = (lab.run(dp=4, microbatches=1, steps=2, overlap=choice) for choice in (True, False))
 for name, one in (("on", on), ("off", off)):
-    share = one.replay("toy-2x4").summary["overlap"]["dp"]
-    print(f"overlap {name:>3}: loss {one.steps[-1]['loss']!r}, weights {one.info.fingerprints[0]}, {share:.0%} hidden")
+    hidden = one.replay(slow).summary["overlap"]["dp"]
+    print(f"overlap {name:>3}: weights {one.info.fingerprints[0]}, {hidden:.0%} hidden")
+    assert (hidden == 0) == (one is off)
 assert [s["loss"] for s in on.steps] == [s["loss"] for s in off.steps]
 assert on.info.fingerprints == off.info.fingerprints
-assert off.replay("toy-2x4").summary["overlap"]["dp"] == 0 < on.replay("toy-2x4").summary["overlap"]["dp"]
 
 # %% [markdown]
 # ## How many bytes?
@@ -203,9 +209,9 @@ lab.picture(figures.all_reduce_bytes, more)
 #
 # ## Gradient accumulation
 #
-# Memory holds only so many samples at a time. *Gradient accumulation* runs several *micro-batches* one after the other,
-# adds up their gradients, and reduces once at the end. Each rank below takes 4 sequences at a time: once, twice, or
-# four times before it talks.
+# Memory holds only so many samples at a time. *Gradient accumulation* runs m *micro-batches* one after the other, adds
+# up their gradients, and reduces once at the end. Each rank below takes 4 sequences at a time: once, twice, or four
+# times before it talks.
 
 # %%
 grown = {m: lab.run(dp=4, batch=16 * m, microbatches=m, steps=1) for m in (1, 2, 4)}
@@ -217,7 +223,7 @@ def activations(run):
 
 for m, one in grown.items():
     row, samples = data_row(one), one.job.training.batch
-    print(f"{m} micro-batches, {samples} samples: {row['count']} all-reduces,", end=" ")
+    print(f"m = {m}, {samples} samples: {row['count']} all-reduces,", end=" ")
     print(f"{row['logical_bytes'] / samples:,.0f} bytes a sample, activations {activations(one):,} bytes")
     assert row["count"] == data_row(grown[1])["count"] and row["logical_bytes"] == 1.5 * S
     assert activations(one) == activations(grown[1])
@@ -231,7 +237,7 @@ for m, one in grown.items():
 cut = {m: lab.run(dp=4, batch=64, microbatches=m, steps=1) for m in (1, 2, 4)}
 for m, one in cut.items():
     [step] = one.steps
-    print(f"{m} micro-batches: loss {step['loss']:.6f}, gradient norm {step['grad_norm']:.6f},", end=" ")
+    print(f"m = {m}: loss {step['loss']:.6f}, gradient norm {step['grad_norm']:.6f},", end=" ")
     print(f"activations {activations(one):,} bytes")
     assert one.summary["parity"]["passed"] and activations(one) * m == activations(cut[1])
     assert abs(step["loss"] / cut[1].steps[0]["loss"] - 1) < 1e-6
