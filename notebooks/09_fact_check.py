@@ -307,8 +307,8 @@ assert toy_bubble[1] > toy_bubble[4] > toy_bubble[16] > ideal[16]
 verdict(
     "C12", "Micro-batching shrinks the bubble", "holds",
     f"4 stages, 1, 4 and 16 micro-batches: {', '.join(f'{x:.1%}' for x in ideal.values())}, exactly (p−1)/(m+p−1) in"
-    f" unit costs. Replayed on toy-2x4 {', '.join(f'{x:.1%}' for x in toy_bubble.values())}: messages, embedding and head,"
-    " which make stages unequal, are not in the formula.",
+    f" unit costs. Replayed on toy-2x4 {', '.join(f'{x:.1%}' for x in toy_bubble.values())}: messages, and the"
+    " unequal stages that embedding and head make, are not in the formula.",
 )  # fmt: skip
 
 # %% [markdown]
@@ -348,8 +348,8 @@ faster = told.winner.seconds / free.winner.seconds
 assert free.idle_gpus == 0 and faster > 1.5 and free.winner.job.plan.pp == 1
 verdict(
     "C1", "64 GPUs, 12 layers: tensor 4 × pipeline 3 × data ≈ 5", "wrong",
-    f"4 × 3 = 12 and 64/12 is no whole number: {told.winner.job.world_size} GPUs work, {told.idle_gpus} stand idle. With"
-    f" all 64 and any degrees the best plan on a100-dgx is {faster:.1f}× as fast, and has no pipeline.",
+    f"4 × 3 = 12 and 64/12 is no whole number: {told.winner.job.world_size} GPUs work, {told.idle_gpus} stand idle."
+    f" With all 64 and any degrees the best plan on a100-dgx is {faster:.1f}× as fast, and has no pipeline.",
 )  # fmt: skip
 
 # %% [markdown]
@@ -396,8 +396,8 @@ assert sent(fewer, "dp") == sent(pair, "dp") and fewer.job.microbatch_size == pa
 verdict(
     "C19", "Activation checkpointing, mixed precision, accumulation reduce memory or traffic", "holds",
     f"Measured: activations to {less['selective']:.0%} (selective) and {less['full']:.0%} (full), for"
-    f" {again['selective']:.2f} and {again['full']:.2f} times the FLOPs; 4 accumulated micro-batches send as many bytes as one. Simulated:"
-    f" mixed precision halves gradient traffic, yet its state has 16 bytes a parameter as in fp32.",
+    f" {again['selective']:.2f} and {again['full']:.2f} times the FLOPs; 4 accumulated micro-batches send as many bytes as one."
+    f" Simulated: mixed precision halves gradient traffic, yet its state has 16 bytes a parameter as in fp32.",
 )  # fmt: skip
 
 # %% [markdown]
