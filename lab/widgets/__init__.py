@@ -27,7 +27,7 @@ EXPLORED = {"steps": 2}
 def view(run: Run, views: tuple[str, ...], predicted: Run | None, rank: int | None, step: int | None) -> Views:
     """See `lab.view`."""
     shown = Views(views or DEFAULT)
-    shown.show(run, predicted=predicted, step=step)
+    shown.show(run, predicted=predicted, runs=(run,), step=step)
     if rank is not None:
         if not 0 <= rank < run.job.world_size:
             raise ValueError(f"rank={rank} is not of this run: its ranks are 0 to {run.job.world_size - 1}.")
