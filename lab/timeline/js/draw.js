@@ -21,8 +21,8 @@ export function drawPicture(context, timeline, layout, window, colours, chosen) 
   const pixel = 1 / (context.getTransform().a || 1);
   const [first, second] = timeline.layers;
   drawFills(context, first, layout, window, colours, hatching(context, colours), pixel);
-  drawNumbers(context, first, layout, window, colours);
   if (second) drawOutlines(context, second, layout, window, colours);
+  drawNumbers(context, first, layout, window, colours);
   context.restore();
   if (second) drawEnds(context, timeline, layout, window, colours);
 }
