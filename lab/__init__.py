@@ -30,12 +30,27 @@ if TYPE_CHECKING:
     from lab.execution import OnProgress
     from lab.exercises.shown import Shown
     from lab.exercises.verdict import Verdict
-    from lab.widgets import Explorer, Question, Views
+    from lab.widgets import Compared, Explorer, Question, Views
+    from lab.widgets.plot import Plot
 
 __all__ = [
-    "Run", "check", "exercises", "explore", "hint", "load", "plan", "predict", "run", "runs", "simulate", "solution",
-    "task", "view",
-]  # fmt: skip
+    "Run",
+    "check",
+    "compare",
+    "exercises",
+    "explore",
+    "hint",
+    "load",
+    "picture",
+    "plan",
+    "predict",
+    "run",
+    "runs",
+    "simulate",
+    "solution",
+    "task",
+    "view",
+]
 
 
 def run(
@@ -152,6 +167,15 @@ def view(
     return widgets.view(run, views, predicted, rank, step)
 
 
+def compare(*runs: Run) -> Compared:
+    """Two to six runs side by side in a notebook, against the first: settings and numbers that differ, and timelines
+    that zoom together. Raises `ValueError` for fewer, more, or one that completed no step.
+    """
+    from lab import widgets
+
+    return widgets.Compared(runs)
+
+
 def explore(
     knobs: tuple[str, ...] = (),
     views: tuple[str, ...] = ("timeline", "grid", "memory"),
@@ -189,6 +213,16 @@ def predict(
     from lab import widgets
 
     return widgets.ask(key, question, choices, number, truth, run, then)
+
+
+def picture(figure: Callable[..., Any], *args: Any, **options: Any) -> Plot:
+    """A figure of `lab.figures` in a notebook, in the colours of its page: `lab.picture(figures.zero_savings, runs)`.
+
+    figure: is called with `args`, `options` and `theme`, "light" or "dark".
+    """
+    from lab import widgets
+
+    return widgets.picture(figure, args, options)
 
 
 def exercises() -> Shown:

@@ -149,7 +149,8 @@ def _label(fig: go.Figure, run: HasBubble, p: Palette, most: int) -> None:
     kind = max(values, key=lambda k: values[k])
     fig.add_annotation(
         x=math.log10(run.job.plan.microbatches), y=values[kind], text=f"<b>newest</b>: {percent(values[kind])} {kind}",
-        ax=40 if right else -40, ay=-28, xanchor="left" if right else "right", arrowcolor=p.ink, font={"color": p.ink}, bgcolor=p.paper,
+        ax=40 if right else -40, ay=-28, xanchor="left" if right else "right",
+        arrowcolor=p.ink, font={"color": p.ink}, bgcolor=p.paper,
     )  # fmt: skip
 
 

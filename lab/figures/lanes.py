@@ -131,7 +131,9 @@ def boxes(lanes: Lanes, p: Palette) -> dict[str, Boxes]:
 
 def idle_words(idle: Idle) -> str:
     """What a rank that stands idle does."""
-    return idle.why if idle.cause in ("done", "host") else f"waits {idle.why}"
+    if idle.cause in ("done", "host"):
+        return idle.why
+    return f"waits: {idle.why}" if idle.why.startswith("the ") else f"waits {idle.why}"
 
 
 def _put(box: Boxes, lanes: Lanes, start: int, end: int, y: float, height: float, hover: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.launch import RunCancelled
+from lab.comparing import bubble, step_seconds
 from lab.execution import Progress
 from lab.runs import Run
 from lab.wording import percent, seconds
@@ -28,19 +29,10 @@ def headline(shown: Run, kind: str, cluster: str) -> str:
     """Step time and bubble of what is shown. kind: measured, replayed or predicted."""
     where = "Measured on this machine" if kind == "measured" else f"{kind.capitalize()} on {cluster}"
     facts = [f"{seconds(step_seconds(shown))} a step"]
-    bubble = shown.summary["bubble"]
-    found, formula = bubble["measured" if kind == "measured" else "replayed"], bubble["formula"]
+    found, formula = bubble(shown), shown.summary["bubble"]["formula"]
     if found is not None and shown.job.plan.pp > 1:
         facts.append(f"bubble {percent(found)}" + ("" if formula is None else f", formula {percent(formula)}"))
     return f"{where}: {', '.join(facts)}."
-
-
-def step_seconds(run: Run) -> float:
-    """The time of a step; of a real run the median, its first step left out."""
-    if run.status == "simulated":
-        return float(run.summary["step_seconds"])
-    times = sorted(row["seconds"] for row in run.steps[1:] or run.steps)
-    return float(times[(len(times) - 1) // 2])
 
 
 def progress(news: Progress) -> dict[str, Any]:

@@ -133,7 +133,8 @@ def test_the_first_tab_offers_to_skip_and_every_figure_can_be_reached_by_keyboar
     for _ in range(150):  # the buttons above each figure can be reached too
         visit.page.keyboard.press("Tab")
         found: Any = visit.page.evaluate(
-            "(a => `${a.className} ${a.querySelector('.plot')?.id} ${a.closest('.timeline')?.id}`)(document.activeElement)"
+            "(a => [a.className, a.querySelector('.plot')?.id, a.closest('.timeline')?.id].join(' '))"
+            "(document.activeElement)"
         )
         reached.append(found)
     assert reached[0].startswith("skip")

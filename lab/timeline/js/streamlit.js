@@ -2,20 +2,39 @@
 
 import { mount } from "./timeline.js";
 
-const QUIET_MS = 300; // a moved cursor or window is told once it has come to rest: telling runs the page's script again
+const QUIET_MS = 300; // a moved cursor or window is told once it rests: telling runs the page's script again
 
-const mounted = new WeakMap();
+const shown = new WeakMap();
 
 function show({ data, parentElement, setStateValue }) {
-  if (!mounted.has(parentElement)) mounted.set(parentElement, start(parentElement, setStateValue));
-  const { timeline, told } = mounted.get(parentElement);
-  const { data: drawn, stamp, ...options } = data;
-  const fresh = Object.entries(options).filter(([name, value]) => told[name] === undefined || !(name in told) || value !== told[name]);
-  timeline.update({ ...Object.fromEntries(fresh), ...(stamp === told.stamp ? {} : { data: drawn }) });
-  told.stamp = stamp;
+  const { drawn, stamp, ...options } = data;
+  const known = shown.get(parentElement) ?? { told: {}, timeline: null };
+  shown.set(parentElement, Object.assign(known, { setStateValue }));
+  // only what the page's script says anew: repeating itself must not undo what the reader chose since
+  const fresh = Object.entries(options).filter(([name, value]) => JSON.stringify(value) !== known.told[name]);
+  const changes = Object.fromEntries(fresh);
+  if (stamp !== known.stamp) changes.data = drawn;
+  for (const [name, value] of fresh) known.told[name] = JSON.stringify(value);
+  known.stamp = stamp;
+  if (known.timeline) known.timeline.update(changes);
+  else known.timeline = mount(parentElement.querySelector(".timeline-host"), { ...changes, ...listeners(known) });
+  known.timeline.repaint();
   return () => {
-    mounted.delete(parentElement);
-    timeline.destroy();
+    shown.delete(parentElement);
+    known.timeline.destroy();
+  };
+}
+
+function listeners(known) {
+  const timers = {};
+  const rested = (name) => (value) => {
+    clearTimeout(timers[name]);
+    timers[name] = setTimeout(() => known.setStateValue(name, value), QUIET_MS);
+  };
+  return {
+    onSelect: (chosen) => known.setStateValue("selected", chosen),
+    onWindow: rested("window"),
+    onCursor: rested("cursor_ms"),
   };
 }
 

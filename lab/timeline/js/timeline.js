@@ -1,19 +1,19 @@
 // A timeline in an element: its state, and what keys, pointer, other timelines and the host do to it.
 
+import { actionsOf } from "./actions.js";
 import { boxOfRow, unpack } from "./data.js";
-import { build, dress, fillLegend, showTip } from "./dom.js";
+import { build, dress, fillLegend } from "./dom.js";
 import { drawPicture } from "./draw.js";
 import { join } from "./group.js";
 import { listen } from "./input.js";
-import { clampWindow, layOut, toTime } from "./layout.js";
+import { clampWindow, layOut } from "./layout.js";
 import { drawOverlay } from "./overlay.js";
 import { player } from "./play.js";
-import { boxAt, boxFrom, edgeBox, neighbour } from "./select.js";
 import { themeOf, watchTheme } from "./theme.js";
 import { allWords, cursorWords, laneWords, pictureName } from "./words.js";
 
 /**
- * Shows a timeline in `host` and returns { update(options), destroy() }; `update` takes any of the options again.
+ * Shows a timeline in `host` and returns { update(options), repaint(), destroy() }; `update` takes any of the options again.
  *
  * options: data (of lab.timeline.timeline_data), theme ("auto", "light", "dark"), label, group (timelines of one group
  * share window and cursor), selectedRank, selectedOp (row number), cursorMs, window ([from, to] in ms, null: all of it);
@@ -22,7 +22,11 @@ import { allWords, cursorWords, laneWords, pictureName } from "./words.js";
 export function mount(host, options) {
   const timeline = new Timeline(host);
   timeline.update(options);
-  return { update: (changes) => timeline.update(changes), destroy: () => timeline.destroy() };
+  return {
+    update: (changes) => timeline.update(changes),
+    repaint: () => timeline.paint(), // for hosts that say when the page's colours have changed
+    destroy: () => timeline.destroy(),
+  };
 }
 
 class Timeline {
@@ -41,7 +45,7 @@ class Timeline {
     this.group = join("", this.member);
     this.player = player((time) => this.setCursor(time, true), () => this.whole(), (on) => this.playing(on));
     this.stops = [
-      listen(this.parts, this.actions()),
+      listen(this.parts, actionsOf(this)),
       watchTheme(() => this.paint()),
     ];
     this.observer = new ResizeObserver(() => this.draw());
@@ -183,97 +187,9 @@ class Timeline {
     if (!on && this.cursor !== null) this.parts.said.textContent = cursorWords(this.cursor);
   }
 
-  // -- what the reader does
-
-  actions() {
-    return {
-      zoom: (factor, x) => this.zoom(factor, x),
-      pan: (share) => this.pan(share),
-      drag: (pixels) => this.pan(pixels / (this.layout.right - this.layout.left)),
-      fit: () => this.setWindow(null, true),
-      play: () => this.player.toggle(this.cursor, this.shown()),
-      keys: () => this.showKeys(),
-      clear: () => this.clear(),
-      point: (x, y) => this.point(x, y),
-      choose: (x, y) => this.choose(x, y),
-      stepOp: (by) => this.goTo(neighbour(this.timeline.layers[0], Math.max(this.lane, 0), this.box, by, this.cursor)),
-      stepRank: (by) => this.stepRank(by),
-      edge: (last) => this.goTo(edgeBox(this.timeline.layers[0], Math.max(this.lane, 0), last)),
-      zoomToOp: () => this.zoomToOp(),
-    };
-  }
-
-  zoom(factor, x) {
-    const [from, to] = this.shown();
-    const inside = this.cursor !== null && this.cursor > from && this.cursor < to;
-    const at = x === undefined ? (inside ? this.cursor : (from + to) / 2) : toTime(this.layout, [from, to], x);
-    const centre = Math.min(Math.max(at, from), to);
-    this.look([centre - (centre - from) * factor, centre + (to - centre) * factor]);
-  }
-
-  /** Moves by a share of the window; whether that was possible. */
-  pan(share) {
-    const [from, to] = this.shown();
-    const by = share * (to - from);
-    const before = this.window;
-    if (before) this.look([from + by, to + by]);
-    return this.window !== before;
-  }
-
   showKeys() {
     this.parts.keys.hidden = !this.parts.keys.hidden;
     this.parts.buttons.keys.setAttribute("aria-expanded", String(!this.parts.keys.hidden));
-  }
-
-  clear() {
-    this.player.stop();
-    this.select(-1, -1);
-    this.setCursor(null, true);
-    this.point(null, null);
-  }
-
-  point(x, y) {
-    const { timeline, layout } = this;
-    const box = x === null || !layout ? -1 : boxAt(timeline, layout, this.shown(), x, y).box;
-    if (box >= 0) showTip(this.parts, allWords(timeline, timeline.layers[0], box), x, y);
-    else this.parts.tip.hidden = true;
-    if (box !== this.pointed) {
-      this.pointed = box;
-      this.drawOverlay();
-    }
-  }
-
-  choose(x, y) {
-    const { lane, box } = boxAt(this.timeline, this.layout, this.shown(), x, y);
-    this.select(lane, box);
-    if (x >= this.layout.left) this.setCursor(Math.min(Math.max(toTime(this.layout, this.shown(), x), 0), this.whole()), true);
-  }
-
-  goTo(box) {
-    if (box < 0) return;
-    const layer = this.timeline.layers[0];
-    this.select(layer.lane[box], box);
-    const [from, to] = this.shown();
-    const [start, end] = [layer.start[box], layer.end[box]];
-    if (start < from || end > to) {
-      const length = Math.max(to - from, (end - start) * 1.2);
-      this.look([(start + end - length) / 2, (start + end + length) / 2]);
-    }
-  }
-
-  stepRank(by) {
-    const { ranks, layers } = this.timeline;
-    const lane = this.lane < 0 ? 0 : Math.min(Math.max(this.lane + by, 0), ranks.length - 1);
-    const middle = this.box < 0 ? null : (layers[0].start[this.box] + layers[0].end[this.box]) / 2;
-    if (middle === null) this.select(lane, -1);
-    else this.goTo(boxFrom(layers[0], lane, middle));
-  }
-
-  zoomToOp() {
-    if (this.box < 0) return;
-    const layer = this.timeline.layers[0];
-    const room = Math.max(layer.duration[this.box] * 2, 0.01);
-    this.look([layer.start[this.box] - room, layer.end[this.box] + room]);
   }
 
   // -- drawing
