@@ -13,7 +13,7 @@ def how_to_read(axes: Sequence[str], overlaid: bool = False) -> str:
     """What the picture's marks mean."""
     named = " and ".join(AXIS_NAMES[axis] for axis in axes)
     thin = f" Below it, thin lanes show communication that runs meanwhile ({named} axis)." if axes else ""
-    outlined = " Outlines are what the replay says it would do." if overlaid else ""
+    outlined = " Outlines are what the replay says it would compute and when." if overlaid else ""
     stream = "One thick lane a rank: what its compute stream did; hatched is idle."
     return f"{stream}{thin}{outlined} Numbers are micro-batches."
 

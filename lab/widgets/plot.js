@@ -1,5 +1,5 @@
 // A plotly figure in the colours of the page. plotly.js comes from the kernel, once a page: nothing is fetched.
-import { isDark, watchTheme } from "./theme.js";
+import { themeOf, watchTheme } from "./theme.js";
 
 const LIBRARY = Symbol.for("shardlab.plotly");
 const CONFIG = { displaylogo: false, showSendToCloud: false, responsive: true, scrollZoom: false };
@@ -74,7 +74,7 @@ export default {
     const draw = () => {
       if (!model.get("spec")) return; // what it shall show is still being made
       say();
-      const { data, layout } = themed(model, isDark());
+      const { data, layout } = themed(model, themeOf(el, "auto") === "dark");
       last = last
         .then(() => Plotly.react(box, data, layout, CONFIG))
         .then(listen)
