@@ -158,8 +158,9 @@ print(f"replayed on toy-2x4      {replay.summary['bubble']['replayed']:.1%}")
 print(f"measured on this machine {gpipe.summary['bubble']['measured']:.1%}")
 
 # %% [markdown]
-# Play with it. The curve is the formula, and each of your runs becomes a mark on the picture. Set `pp` to 4, then move
-# `microbatches` up. What is measured scatters; switch to “Replayed on toy-2x4”, and the shape of the chart comes out.
+# Play with it. Set `pp` to 4, then move the micro-batches up. Each run becomes two marks beside the formula's curve: a
+# diamond, counted in slots (“replayed at unit costs”), and a circle, measured. The more your ranks have to share
+# cores, the higher the circles lie. Switch to “Replayed on toy-2x4”, and the timeline shows the shape of the chart.
 
 # %%
 lab.explore(knobs=("pp", "microbatches"), views=("timeline", "bubble_curve"), layers=4, pp=2, schedule="gpipe")
