@@ -137,15 +137,12 @@ small, medium, huge = (replay.summary["overlap"]["dp"] for replay in replays.val
 assert small > medium > huge == 0
 
 # %%
-lab.view(replays[160], "timeline")
-
-# %%
-lab.view(replays[10_000], "timeline")
+lab.compare(replays[160], replays[10_000])
 
 # %% [markdown]
-# In the first picture, reductions run under the backward; in the second, one comes after it, and all ranks wait.
-# (torch's DDP fills buckets of 25 MiB, which suits models with hundreds of them: Li et al. 2020, *PyTorch Distributed*,
-# section 3.2.3.) Some of it can never hide: the last bucket holds the first layers, whose gradients come last.
+# In A, reductions run under the backward; in B, one comes after it, and all ranks wait. (torch's DDP fills buckets of
+# 25 MiB, which suits models with hundreds of them: Li et al. 2020, *PyTorch Distributed*, section 3.2.3.) Some of it
+# can never hide: the last bucket holds the first layers, whose gradients come last.
 #
 # *Overlap* moves when bytes travel, never what is added up. Switched off, each reduction is waited for where it starts,
 # and the weights are still the same to the last bit:
