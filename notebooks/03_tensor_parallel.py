@@ -248,7 +248,7 @@ norms = 2 * job.model.layers + 1
 kept_by_norm = 2 * activation + 2 * tokens * 4
 assert peaks[0] - peaks[1] == norms * kept_by_norm * (t - 1) // t
 print(f"activations at peak: {peaks[0]:,} bytes with tp=2, {peaks[1]:,} with sequence parallelism")
-lab.view(sp, "timeline", "memory")
+lab.compare(run, sp)
 
 # %% [markdown]
 # ## Logical and wire

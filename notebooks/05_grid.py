@@ -122,13 +122,7 @@ slowest, fastest = replays["dp-pp-tp"].summary["step_seconds"], replays["tp-dp-p
 assert crossing(runs["tp-dp-pp"], toy) < crossing(runs["tp-pp-dp"], toy) < crossing(runs["dp-pp-tp"], toy)
 assert fastest < replays["tp-pp-dp"].summary["step_seconds"] < slowest
 print(f"with the tensor axis across the nodes a step takes {slowest / fastest:.2f} times as long")
-lab.view(replays["tp-dp-pp"], "timeline", "bubble")
-
-# %% [markdown]
-# That was the good placement. And this is the bad one:
-
-# %%
-lab.view(replays["dp-pp-tp"], "timeline", "bubble")
+lab.compare(replays["tp-dp-pp"], replays["dp-pp-tp"])
 
 # %% [markdown]
 # Look at the boxes of the tensor all-reduces: they are the ones that grew. Pipeline messages are the fewest bytes
