@@ -113,7 +113,7 @@ def inside(run, unit, kind):
     return [op for op in rows if op["parent"] == action["seq"]]
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 lab.predict(
     "03-all-reduces",
     "How many all-reduces does one block need for one micro-batch, forward and backward together, with tp=2?",

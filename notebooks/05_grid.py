@@ -138,6 +138,8 @@ lab.compare(replays["tp-dp-pp"], replays["dp-pp-tp"])
 gpt3 = {"model": "gpt3-175b", "tp": 8, "pp": 8, "dp": 16}
 good = lab.simulate(**gpt3, cluster="a100-dgx", order="tp-dp-pp")
 bad = lab.simulate(**gpt3, cluster="a100-dgx", order="dp-tp-pp")
+
+# %% jupyter={"source_hidden": true}
 lab.predict(
     "05-placement",
     "The plan, the model and the bytes are the same; only the tensor groups are spread over nodes."

@@ -92,7 +92,15 @@ print(
 #
 # Four data-parallel ranks sum their gradients with an all-reduce, bucket by bucket.
 
+
 # %%
+def gradients_sent(run):
+    """Bytes that a rank sends on the data axis in a step ÷ bytes of its gradients."""
+    row = next(row for row in run.communication_table if (row["axis"], row["op"]) == ("dp", "all_reduce"))
+    return row["logical_bytes"] / run.summary["memory"]["per_rank"][0]["grads"]
+
+
+# %% jupyter={"source_hidden": true}
 lab.predict(
     "06-ring-bytes",
     "Four ranks all-reduce their gradients. How many bytes does each rank send in a step, measured in gradients?",
@@ -107,14 +115,7 @@ lab.predict(
     then=lambda run: lab.view(run, "matrix", "communication"),
 )
 
-
 # %%
-def gradients_sent(run):
-    """Bytes that a rank sends on the data axis in a step ÷ bytes of its gradients."""
-    row = next(row for row in run.communication_table if (row["axis"], row["op"]) == ("dp", "all_reduce"))
-    return row["logical_bytes"] / run.summary["memory"]["per_rank"][0]["grads"]
-
-
 for dp in (2, 4, 8):
     times = gradients_sent(lab.run(dp=dp, steps=1, parity=False, microbatches=2))
     print(f"dp={dp}: each rank sends {times:g} × its gradients")
@@ -158,7 +159,7 @@ print(f"8 → 512 ranks: {more:.0f} × the hops; 10 kB takes {grows[10e3]:.0f} �
 kinds = {"10 kB": 10e3, "10 MB": 10e6, "1 GB": 1e9, "10 GB": 10e9}
 curves = {name: [float(line.seconds(size)) for line in lines.values()] for name, size in kinds.items()}
 title = "Small all-reduces grow with the ranks, large ones hardly"
-still(lambda theme: curves_figure(counts, curves, title=title, across="ranks", up="seconds, ring", theme=theme))
+still(lambda theme: curves_figure(counts, curves, title=title, across="ranks", theme=theme))
 
 # %% [markdown]
 # ## Two tiers: is a ring still the best?
@@ -185,7 +186,7 @@ sizes = tuple(10.0**power for power in range(3, 11))
 lines64 = {line.algorithm: line for line in group_cost(a100, tuple(range(64)), 64).lines["all_reduce"]}
 curves64 = {name: [float(line.seconds(size)) for size in sizes] for name, line in lines64.items()}
 title = "All-reduce over 64 GPUs of a100-dgx: for small tensors hops decide, for large ones bytes"
-still(lambda theme: curves_figure(sizes, curves64, title=title, across="bytes", up="seconds", theme=theme))
+still(lambda theme: curves_figure(sizes, curves64, title=title, across="bytes", unit="B", theme=theme))
 
 # %%
 slower = {size: lines64["ring"].seconds(size) / lines64["tree"].seconds(size) for size in (1e4, 1e7, 1e10)}
