@@ -30,9 +30,7 @@ B = torch.randn(8, 4, dtype=torch.float64)
 
 hidden = gelu(x @ A)
 y = hidden @ B
-print(
-    f"x {tuple(x.shape)} · A {tuple(A.shape)} → hidden {tuple(hidden.shape)} · B {tuple(B.shape)} → y {tuple(y.shape)}"
-)
+print("x", *x.shape, "· A", *A.shape, "→ hidden", *hidden.shape, "· B", *B.shape, "→ y", *y.shape)
 
 # %% [markdown]
 # **Cut A into columns.** Each rank holds half of the columns and all of `x`. It computes half of the hidden features,
@@ -282,9 +280,7 @@ seconds = {tp: sim.summary["step_seconds"] for tp, sim in sims.items()}
 kept = {tp: seconds[1] / took / tp for tp, took in seconds.items()}
 for tp, share in kept.items():
     where = "in two nodes" if tp > 4 else "in one node"
-    print(
-        f"tp={tp} {where:12}: {1e3 * seconds[tp]:5.0f} ms a step, {share:.0%} of the speed that {tp} devices could have"
-    )
+    print(f"tp={tp} {where:12}: {1e3 * seconds[tp]:5.0f} ms a step, {share:.0%} of {tp} times the speed of one")
 
 # %% [markdown]
 # Some of that last drop comes from the finer cut: less to compute between two sums. The rest comes from the border.

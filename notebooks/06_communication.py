@@ -83,9 +83,7 @@ still(lambda theme: ring_figure(rounds, theme=theme), "Each cell: of how many of
 # %%
 size = tensors[0].numel()
 assert sent == 2 * (n - 1) * size // n
-print(
-    f"each rank sent {sent} numbers, {sent / size:g} × its tensor of {size}; everybody to everybody would be {n - 1} ×"
-)
+print(f"each rank sent {sent} numbers, {sent / size:g} × its tensor; everybody to everybody would be {n - 1} ×")
 
 # %% [markdown]
 # ## Real processes
@@ -139,13 +137,9 @@ counts = (2, 8, 64, 512)
 lines = {ranks: group_cost(one_tier, tuple(range(ranks)), ranks).lines["all_reduce"][0] for ranks in counts}
 launch, hop, beta = (getattr(a100.nodes[0].inside, name) for name in ("launch_s", "latency_s", "bandwidth"))
 for ranks, line in lines.items():
-    hops, moved = 1e6 * (line.alpha - launch), 1e3 * line.beta * 1e9
-    assert np.isclose(line.alpha - launch, 2 * (ranks - 1) * hop) and np.isclose(
-        line.beta, 2 * (ranks - 1) / ranks / beta
-    )
-    print(
-        f"{ranks:3} ranks: hops {hops:6.0f} µs; bytes, for 1 GB: {moved:.2f} ms, {moved / (1e12 / beta):.2f} × 1 GB ÷ β"
-    )
+    hops, moved = line.alpha - launch, line.beta * 1e9  # seconds; the bytes are those of 1 GB
+    assert np.isclose(hops, 2 * (ranks - 1) * hop) and np.isclose(moved, 2 * (ranks - 1) / ranks * 1e9 / beta)
+    print(f"{ranks:3} ranks: hops {1e3 * hops:.3f} ms, bytes {1e3 * moved:.2f} ms: {moved * beta / 1e9:.2f} × 1 GB ÷ β")
 
 # %% [markdown]
 # Tutorials say that the cost of an all-reduce grows linearly with the number of GPUs. Half of that is right: the hops
