@@ -148,12 +148,14 @@ print(f"× {job.plan.microbatches} micro-batches = {blocks:,} bytes a step")
 # %% [markdown]
 # ## Who holds what
 #
-# Attention has a natural cut: its heads. The query, key and value matrices are cut into columns **by whole heads**,
-# so that each rank computes softmax for its own heads alone, and the output matrix is cut into rows. Choose a rank to
-# see its slices.
+# Attention has a natural cut: its heads. The query, key and value matrices are column-parallel **by whole heads**, so
+# that each rank computes softmax for its own heads alone, and the output matrix is row-parallel.
+#
+# The figure draws the weights as torch stores them, `[out, in]`, so a column of the paper lies there as a row. In `qkv`
+# three matrices are stacked, query, key and value, and each is cut. Choose a rank to see its slices.
 
 # %%
-lab.view(run, "shards", "grid")
+lab.view(run, "shards")
 
 # %%
 from engine.models.params import unit_params
@@ -323,7 +325,12 @@ for ranks in (2, 4, 8, 16, 32):
 
 # %%
 lab.explore(
-    knobs=("tp", "sequence_parallel", "link_speed"), views=("timeline", "memory"), cluster="toy-2x4", heads=8, steps=1
+    knobs=("tp", "sequence_parallel", "link_speed"),
+    views=("timeline", "memory"),
+    cluster="toy-2x4",
+    tp=2,
+    heads=8,
+    steps=1,
 )
 
 # %% [markdown]
