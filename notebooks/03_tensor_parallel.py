@@ -151,8 +151,8 @@ print(f"× {job.plan.microbatches} micro-batches = {blocks:,} bytes a step")
 # Attention has a natural cut: its heads. The query, key and value matrices are column-parallel **by whole heads**, so
 # that each rank computes softmax for its own heads alone, and the output matrix is row-parallel.
 #
-# The figure draws the weights as torch stores them, `[out, in]`, so a column of the paper lies there as a row. In `qkv`
-# three matrices are stacked, query, key and value, and each is cut. Choose a rank to see its slices.
+# The figure draws the weights as torch stores them, `[out, in]`, so a column of the paper lies there as a row. In
+# `qkv` three matrices are stacked, query, key and value, and each is cut. Choose a rank to see its slices.
 
 # %%
 lab.view(run, "shards")

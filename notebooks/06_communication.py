@@ -74,7 +74,7 @@ for k in range(2 * (n - 1)):
 assert all(torch.equal(torch.cat(own), sum(tensors)) for own in pieces)
 
 # %%
-still(lambda theme: ring_figure(rounds, theme=theme), "Each cell: of how many of the 4 ranks the sum is there.")
+still(lambda theme: ring_figure(rounds, theme=theme), "Each cell: the sum of how many of the 4 ranks is there.")
 
 # %% [markdown]
 # Halfway through, each rank holds one complete piece: that *was* a reduce-scatter. The second half is an all-gather.
