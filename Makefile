@@ -22,6 +22,7 @@ bench: .venv/.installed-for-tests
 	$(BIN)/python -m tests.benchmarks.peers
 	$(BIN)/python -m tests.benchmarks.runs
 	$(BIN)/python -m tests.benchmarks.replay
+	$(BIN)/python -m tests.benchmarks.timeline
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv

@@ -154,8 +154,12 @@ class FlatBucket:
         """Largest |Δ| between the parameters this rank would compute with next and the values of `source`."""
         expected = torch.zeros(self.bucket.padded, device=self.shard.device)
         self._copy_from(source, expected)
-        mine, wanted = (self.shard, expected[self.own]) if self.zero == 3 else (self.whole, expected)
-        return float((wanted - mine).abs().max())
+        wanted = expected[self.own] if self.zero == 3 else expected
+        return float((wanted - self.held()).abs().max())
+
+    def held(self) -> Tensor:
+        """The parameters that this rank holds between steps: whole, or its slice."""
+        return self.shard if self.zero == 3 else self.whole
 
 
 DTYPES = {2: torch.bfloat16, 4: torch.float32}

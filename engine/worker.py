@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import time
@@ -62,7 +63,7 @@ def run_rank(ctx: MemberContext) -> None:
         difference = _compare(runtime, reference["weights"])
         if rank == 0:
             ctx.emit({"event": "reference", "losses": reference["losses"], "grad_norms": reference["grad_norms"]})
-    ctx.emit({"event": "finished", "rank": rank, "rss_bytes": rss, **difference})
+    ctx.emit({"event": "finished", "rank": rank, "rss_bytes": rss, "fingerprint": _fingerprint(runtime), **difference})
 
 
 def run_reference(ctx: MemberContext) -> None:
@@ -115,6 +116,14 @@ def _await_reference(path: Path) -> dict[str, Any]:
     except Exception as error:
         path.unlink(missing_ok=True)
         raise RuntimeError(f"the kept reference {path} was damaged and has been removed: run again") from error
+
+
+def _fingerprint(runtime: Runtime) -> str:
+    """A digest of the weights this rank holds: replicas have one and the same, if they are equal to the last bit."""
+    digest = hashlib.blake2b(digest_size=8)
+    for bucket in runtime.buckets.values():
+        digest.update(bucket.held().cpu().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _compare(runtime: Runtime, weights: dict[str, Tensor]) -> dict[str, float]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lab.exercises.shown import Shown
     from lab.exercises.verdict import Verdict
     from lab.widgets import Compared, Explorer, Question, Views
+    from lab.widgets.plot import Plot
 
 __all__ = [
     "Run",
@@ -40,6 +41,7 @@ __all__ = [
     "explore",
     "hint",
     "load",
+    "picture",
     "plan",
     "predict",
     "run",
@@ -48,7 +50,7 @@ __all__ = [
     "solution",
     "task",
     "view",
-]  # fmt: skip
+]
 
 
 def run(
@@ -211,6 +213,16 @@ def predict(
     from lab import widgets
 
     return widgets.ask(key, question, choices, number, truth, run, then)
+
+
+def picture(figure: Callable[..., Any], *args: Any, **options: Any) -> Plot:
+    """A figure of `lab.figures` in a notebook, in the colours of its page: `lab.picture(figures.zero_savings, runs)`.
+
+    figure: is called with `args`, `options` and `theme`, "light" or "dark".
+    """
+    from lab import widgets
+
+    return widgets.picture(figure, args, options)
 
 
 def exercises() -> Shown:

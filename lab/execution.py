@@ -191,7 +191,8 @@ class Execution:
 
     def _finish(self) -> Run:
         self._tell("finishing")
-        return self._keep(replace(self.info, status="finished", resident_bytes=self._resident()))
+        resident, fingerprints = self._told("rss_bytes"), self._told("fingerprint")
+        return self._keep(replace(self.info, status="finished", resident_bytes=resident, fingerprints=fingerprints))
 
     def _end_early(self, status: Literal["failed", "stopped"], message: str) -> None:
         """Says in the folder how the run ended, before anything else; then makes the tables, if that is quick."""
@@ -268,7 +269,7 @@ class Execution:
             wall_s=time.perf_counter() - self.began,
         )
 
-    def _resident(self) -> tuple[int, ...]:
-        """Resident bytes of each rank's process at its end, () if they did not say."""
-        told = [int(self.finished.get(rank, {}).get("rss_bytes", 0)) for rank in range(self.job.world_size)]
+    def _told(self, name: str) -> tuple[Any, ...]:
+        """What each rank said at its end, in the order of ranks; () if one did not."""
+        told = [self.finished.get(rank, {}).get(name) for rank in range(self.job.world_size)]
         return tuple(told) if all(told) else ()

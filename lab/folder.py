@@ -58,7 +58,7 @@ class Owner:
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
     """What `run.json` says. `created` is ISO 8601 with the zone; `resident_bytes` is of each rank's
-    process at its end.
+    process at its end; `fingerprints` is of the weights each rank held then, equal where these are, to the last bit.
     """
 
     id: str
@@ -74,6 +74,7 @@ class RunInfo:
     device: str = ""
     backend_reason: str = ""
     resident_bytes: tuple[int, ...] = ()
+    fingerprints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

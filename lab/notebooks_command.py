@@ -106,4 +106,5 @@ def _arguments(folder: Path, token: str, port: int | None, browser: bool) -> lis
         f"--LabApp.default_url=/lab/tree/{FIRST}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.extension_manager=readonly",
+        "--KernelManager.transport_encryption=auto",  # what kernels say on loopback is for this server alone
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
@@ -46,11 +47,14 @@ def by_formula(job: Job, rank: int | None) -> tuple[int, dict[int, Peaks], dict[
     return rank or 0, found, refused
 
 
-def rehearsed(job: Job, rank: int) -> Peaks:
-    """Peaks of one rank, every operator executed on tensors without data."""
+def rehearsed(job: Job, rank: int, kept: Path | None = None) -> Peaks:
+    """Peaks of one rank, every operator executed on tensors without data.
+
+    kept: a folder of templates, which saves loading torch if such operators were executed before.
+    """
     from engine.rehearse import rehearse
 
-    (found,) = memory_peaks(rehearse(job, ranks=[rank]))
+    (found,) = memory_peaks(rehearse(job, ranks=[rank], kept=kept))
     return {name: int(value) for name, value in found.items()}  # type: ignore[call-overload]  # all are integers
 
 
@@ -89,6 +93,8 @@ def memory_by_zero_figure(
     _annotate(fig, formula, run, scale, p)
     names = [f"ZeRO-{zero}" for zero in STAGES]
     fig.update_xaxes(tickvals=list(STAGES), ticktext=names, showgrid=False, range=[-0.5, 3.5])
+    sides = f"solid, left: {how}; hatched, right: by the formula" if run else "by the formula"
+    fig.update_xaxes(title_text=f"{sides}<br>states: parameters, gradients, optimizer")
     highest = max(sum(row[KEY[name]] for name in CATEGORIES) for row in (*formula.values(), *run.values()))
     return fig.update_yaxes(title_text=name_of_unit, range=[0, highest / scale * 1.22])
 
@@ -112,7 +118,7 @@ def _annotate(fig: go.Figure, formula: Mapping[int, Peaks], run: Mapping[int, Pe
         top = max(sum(one[KEY[name]] for name in CATEGORIES) for one in (row, run.get(zero, row)))
         words = nbytes(run.get(zero, row)["total_peak"])
         if zero and 0 in formula:
-            words = f"<b>−{percent(saved(row, formula[0]))}</b> model states<br>{_less(row, formula[0])} peak"
+            words = f"<b>−{100 * saved(row, formula[0]):.3g} %</b> states<br>{_less(row, formula[0])} peak"
         fig.add_annotation(x=zero, y=top / scale, text=words, showarrow=False, yanchor="bottom", font={"color": p.ink})
 
 
@@ -129,7 +135,7 @@ def _title(job: Job, rank: int, formula: Mapping[int, Peaks], run: Mapping[int, 
     best = max(formula, key=lambda zero: saved(formula[zero], formula[0]))
     agree = sum(run[z]["total_peak"] == formula[z]["total_peak"] for z in run)
     said = f"; {agree} of {len(run)} peaks {how} equal the formula" if run else ""
-    return f"ZeRO-{best} saves {percent(saved(formula[best], formula[0]))} of rank {rank}'s model states{said}"
+    return f"ZeRO-{best} saves {100 * saved(formula[best], formula[0]):.3g} % of rank {rank}'s model states{said}"
 
 
 def measured(per_rank: Sequence[Mapping[str, int]], rank: int, stands_for: Mapping[int, int]) -> Peaks | None:

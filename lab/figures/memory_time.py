@@ -75,7 +75,7 @@ def memory_panels(panels: Sequence[Panel], *, theme: Theme = "light") -> go.Figu
         top, share = 1 - i / len(found), 1 / len(found)
         fig.layout[f"yaxis{i + 1 if i else ''}"] = {
             "title": {"text": name_of_unit}, "range": [0, most / scale * 1.3], "anchor": "x",
-            "domain": [top - share * (0.88 if len(found) > 1 else 1), top],
+            "domain": [top - share, top - (0.13 * share if len(found) > 1 else 0)],
         }  # fmt: skip
     return fig.update_xaxes(range=[0, length], anchor=f"y{len(found) if len(found) > 1 else ''}", **time_axis(length))
 
@@ -124,7 +124,7 @@ def _annotate(fig: go.Figure, one: _Held, number: int, scale: float, p: Palette,
             xanchor="right", yanchor="bottom", font={"color": p.ink, "size": 11},
         )  # fmt: skip
     if several:
-        where = {"x": 0, "xref": "x domain", "y": 1.0, "yref": f"{axis} domain", "xanchor": "left", "yanchor": "top"}
+        where = {"x": 0, "xref": "x domain", "y": 1.0, "yref": f"{axis} domain", "xanchor": "left", "yanchor": "bottom"}
         fig.add_annotation(text=f"<b>{one.panel.name}</b>", showarrow=False, font={"color": p.ink}, **where)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, pairwise
+from textwrap import wrap
 from typing import Any, Protocol
 
 import plotly.graph_objects as go
@@ -27,6 +28,7 @@ _KINDS = {
     Kind.BACKWARD_WEIGHT: "backward, weight part",
 }
 _NARROWEST = 420  # pixels that the axis of time has at least
+_LETTERS = 62  # in a line below the figure, so that it fits a narrow page
 _HEADING = 1.35  # rows that the name of a schedule takes
 
 
@@ -107,25 +109,24 @@ def schedules_figure(
     selected: int | None = None,
 ) -> go.Figure:
     """Pipeline ranks × time under each schedule. selected: a pipeline rank to mark. left_out: name → why."""
-    reasons = "<br>".join(f"<b>{name}</b> is left out: {why}" for name, why in (left_out or {}).items())
+    reasons = [line for name, why in (left_out or {}).items() for line in wrap(f"{name} is left out: {why}", _LETTERS)]
     if not every:
-        return empty("Schedules", reasons or "No schedule was given.", theme)
+        return empty("Schedules", "<br>".join(reasons) or "No schedule was given.", theme)
     p, tops = palette(theme), _tops(every)
     length = float(max(one.walk.makespan for one in every)) or 1.0
     traces = _bars(every, tops, p, theme)
     traces += [_texts(every, tops, length, p), _peaks(every, tops, length, p)]
     rows = tops[-1] + len(every[-1].program.lanes)
-    height = round((24 if len(every[0].program.lanes) <= 8 else 14) * rows) + 120
+    height = round((24 if len(every[0].program.lanes) <= 8 else 14) * rows) + 120 + 18 * len(reasons)
     fig = figure(_title(every), theme, height, traces, barmode="overlay", legend_traceorder="normal")
     for one, top in zip(every, tops, strict=True):
         fig.add_annotation(x=0, y=top - 0.95, text=_heading(one), showarrow=False, xanchor="left", yanchor="middle")
-    fig.update_xaxes(title_text="time, in forwards of one block", range=[0, length * 1.12], showgrid=False)
+    below = "<br>".join(
+        ["time, in forwards of one block", *(f"<span style='font-size:12px'>{r}</span>" for r in reasons)]
+    )
+    fig.update_xaxes(title_text=below, range=[0, length * 1.12], showgrid=False)
     fig.update_yaxes(range=[rows - 0.4, -0.6], showgrid=False, zeroline=False, **_lanes(every, tops, selected))
     _frames(fig, every, tops, selected, length, p)
-    if reasons:
-        where = {"xref": "paper", "yref": "paper", "x": 0, "y": 0, "yshift": -44, "yanchor": "top", "xanchor": "left"}
-        fig.add_annotation(text=reasons, showarrow=False, align="left", font={"size": 12, "color": p.faint}, **where)
-        fig.update_layout(margin_b=64 + 18 * len(left_out or {}), height=height + 20 + 18 * len(left_out or {}))
     return fig
 
 
@@ -139,7 +140,7 @@ def _tops(every: Sequence[Ordered]) -> list[float]:
 
 
 def _heading(one: Ordered) -> str:
-    return f"<b>{one.name}</b>: bubble {percent(one.bubble)}, at most {max(one.peaks):.3g} micro-batches in flight"
+    return f"<b>{one.name}</b>: bubble {percent(one.bubble)}, micro-batches in flight at most {max(one.peaks):.3g}"
 
 
 def _title(every: Sequence[Ordered]) -> str:

@@ -43,6 +43,8 @@ def shards_figure(
         traces += [_cuts(found, left, job.plan.tp, p)]
     if selected is not None:
         traces += [_own(job, found, left, selected, sharded, p)]
+    if job.plan.tp > 1:
+        traces += [_labels(found, left, p, selected is not None)]
     traces += _strip(job, found, sharded, selected, p)
     fig = figure(_title(job, found, state, sharded, selected), theme, 540, traces)
     _names(fig, found, left, p)
@@ -55,7 +57,7 @@ def shards_figure(
                "constrain": "domain", "constraintoward": "top"},
         xaxis2={"showgrid": False, "zeroline": False, "domain": [0, 1], "anchor": "y2",
                 "range": [0, found.bucket.padded],
-                "title": {"text": f"elements of the flat buffer ({_bucket_words(found)})"}},
+                "title": {"text": f"flat buffer of {_bucket_words(found)}, elements"}},
         yaxis2={**hidden, "range": [-0.6, 0.75], "domain": [0, _STRIP], "anchor": "x2"},
         barmode="overlay", uniformtext={"minsize": 10, "mode": "hide"},
     )  # fmt: skip
@@ -71,7 +73,7 @@ def first_block(job: Job, rank: int | None) -> str:
 
 def _bucket_words(found: Layout) -> str:
     units = found.bucket.units
-    return found.bucket.name if len(units) == 1 else f"{units[0]} to {units[-1]}; {found.unit} is coloured"
+    return found.bucket.name if len(units) == 1 else f"{units[0]} to {units[-1]}"
 
 
 def _places(matrices: Sequence[Matrix]) -> list[float]:
@@ -137,7 +139,7 @@ def _matrices(job: Job, found: Layout, left: Sequence[float], p: Palette, select
         x, y = _outlines((area, at) for m, at in whole for area in m.tensor[0])
         name = "held whole by every tensor rank" if tp > 1 else "held whole"
         traces.append(_filled(x, y, name, p.idle if tp > 1 else p.blue, pale, p))
-    return [*traces, _labels(split, p, selected is not None)]
+    return traces
 
 
 def _filled(
@@ -158,14 +160,14 @@ def _short(name: str) -> str:
     return name.split(".", 1)[1].removesuffix(".weight")
 
 
-def _labels(split: Sequence[tuple[Matrix, float]], p: Palette, pale: bool) -> go.Scatter:
+def _labels(found: Layout, left: Sequence[float], p: Palette, pale: bool) -> go.Scatter:
     """The number of each tensor rank in each of its areas, where few enough share a matrix."""
     x, y, text, ink = [], [], [], []
-    tall = max((matrix.rows for matrix, _ in split), default=0)
-    for matrix, at in split:
-        if len(matrix.tensor) <= _MOST_NAMED:
+    tall, wide = max(m.rows for m in found.matrices), left[-1] + found.matrices[-1].columns
+    for matrix, at in zip(found.matrices, left, strict=True):
+        if matrix.cut != "whole" and len(matrix.tensor) <= _MOST_NAMED:
             for index, areas in enumerate(matrix.tensor):
-                for a in [area for area in areas if 16 * (area.bottom - area.top) > tall]:
+                for a in [a for a in areas if 16 * (a.bottom - a.top) > tall and 25 * (a.right - a.left) > wide]:
                     x.append(at + (a.left + a.right) / 2)
                     y.append((a.top + a.bottom) / 2)
                     text.append(f"t{index}")
@@ -223,6 +225,7 @@ def _strip(job: Job, found: Layout, sharded: bool, selected: int | None, p: Pale
         customdata=[f"{name}: {size:,} elements from {start:,} on" for name, start, size in mine],
         hovertemplate="%{customdata}<extra></extra>", xaxis="x2", yaxis="y2", showlegend=False, textposition="inside",
         text=[_short(name) if o else "" for (name, *_), o in zip(mine, own, strict=True)], insidetextanchor="middle",
+        insidetextfont={"color": ink_on(p.sky)},
     )  # fmt: skip
     slices = found.own if sharded else ((0, found.bucket.padded),)
     at = None if selected is None else mesh_of(job).coordinate(selected)

@@ -17,7 +17,7 @@ from engine.job import Job
 from engine.mesh import mesh_of
 from engine.recording import Recording
 from lab.analysis import CAUSES
-from lab.analysis.idle import idle_spans
+from lab.analysis.idle import Idle, idle_spans
 from lab.analysis.overlap import blocking
 from lab.analysis.table import AXIS_ORDER, Numbers, StepOps, step_ops, typical_step
 from lab.figures.bubble import NAMES
@@ -70,15 +70,19 @@ def timeline_data(
         laid.append(lay_out(step_ops(predicted, replayed_step(predicted, step)), mesh))
         title = comparison_title(laid[0], laid[1], step)
     axes = [axis for axis in AXIS_ORDER if any(axis in lanes.axes for lanes in laid)]
+    idle = [idle_spans(lanes.ops) for lanes in laid]
     names = {rank: _rank(lanes, rank) for lanes in laid[::-1] for rank in lanes.order}
     order = sorted(names, key=lambda r: (mesh.coordinate(r).pp, mesh.coordinate(r).dp, mesh.coordinate(r).tp))
     return {
         **_frame(axes, {rank: names[rank] for rank in order}),
         "title": title,
-        "summary": summary(laid),
+        "summary": summary(laid, idle),
         "how": how_to_read(axes, predicted is not None),
         "step": step,
-        "layers": [_layer(lanes, order, axes, of) for lanes, of in zip(laid, (MEASURED, PREDICTED), strict=False)],
+        "layers": [
+            _layer(of, lanes, spans, order, axes)
+            for of, lanes, spans in zip((MEASURED, PREDICTED), laid, idle, strict=False)
+        ],
     }
 
 
@@ -121,12 +125,12 @@ def _rank(lanes: Lanes, rank: int) -> dict[str, str]:
     return {"name": lanes.ops.rank_names[rank], "where": "" if lanes.ops.stands_for else " ".join(where)}
 
 
-def _layer(lanes: Lanes, order: list[int], axes: Sequence[str], name: str) -> Data:
+def _layer(name: str, lanes: Lanes, idle: Sequence[Idle], order: list[int], axes: Sequence[str]) -> Data:
     ops = lanes.ops
     place = np.zeros(max(order) + 1, np.int64)
     place[order] = np.arange(len(order))
     texts: list[str] = []
-    parts = [_boxes(lanes, place, axes, texts), _idle(lanes, place, texts)]
+    parts = [_boxes(lanes, place, axes, texts), _idle(idle, lanes, place, texts)]
     found = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
     in_lanes = np.lexsort((found["start"], found["sub"], found["lane"]))
     return {
@@ -190,9 +194,8 @@ def _details(ops: StepOps, rows: Numbers, texts: list[str]) -> Column:
     return found
 
 
-def _idle(lanes: Lanes, place: Numbers, texts: list[str]) -> dict[str, Column]:
+def _idle(found: Sequence[Idle], lanes: Lanes, place: Numbers, texts: list[str]) -> dict[str, Column]:
     """Every stretch in which a rank stood idle, and why."""
-    found = idle_spans(lanes.ops)
     start = np.array([idle.start_ns for idle in found], np.int64)
     end = np.array([idle.end_ns for idle in found], np.int64)
     known: dict[str, int] = {}

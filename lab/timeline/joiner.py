@@ -19,28 +19,30 @@ _EXPORTED = re.compile(r"^export (?:async )?(?:function\*?|class|const|let) (\w+
 
 
 @cache
-def module(entry: str = "timeline.js", folder: Path = HERE) -> str:
+def module(entry: str = "timeline.js", *folders: Path) -> str:
     """The text of the module whose exports are those of the file `entry`: `mount` of "timeline.js".
+
+    folders: where files are looked for before the timeline's own folder, which holds what all scripts share.
 
     Raises `ValueError` for imports that go round in a circle or name what is not exported, for a name declared
     twice, and for what is not in the form above.
     """
-    texts = _in_order(entry, folder)
+    texts = _in_order(entry, (*folders, HERE))
     _refuse_clashes(texts)
     body = "\n".join(_EXPORT.sub("", _IMPORT.sub("", text)) for text in texts.values())
     exported = _EXPORTED.findall(texts[entry])
     return f"{body}\nexport {{ {', '.join(exported)} }};\n" if exported else body
 
 
-def script(entry: str, folder: Path = HERE) -> str:
+def script(entry: str, *folders: Path) -> str:
     """The same as the text of a plain script, which leaves no names behind. `entry` exports nothing."""
-    text = module(entry, folder)
+    text = module(entry, *folders)
     if re.search(r"^export ", text, re.MULTILINE):
         raise ValueError(f"{entry} exports something, which a plain script cannot.")
     return f'(() => {{\n"use strict";\n{text}}})();\n'
 
 
-def _in_order(entry: str, folder: Path) -> dict[str, str]:
+def _in_order(entry: str, folders: tuple[Path, ...]) -> dict[str, str]:
     """The text of each file, those first that others import."""
     found: dict[str, str] = {}
 
@@ -49,7 +51,8 @@ def _in_order(entry: str, folder: Path) -> dict[str, str]:
             raise ValueError(f"imports go round in a circle: {' → '.join((*above, name))}.")
         if name in found:
             return
-        text = (folder / name).read_text(encoding="utf-8")
+        home = next((folder for folder in folders if (folder / name).exists()), folders[0])
+        text = (home / name).read_text(encoding="utf-8")
         for wanted, other in _IMPORT.findall(text):
             visit(other, (*above, name))
             absent = {w.strip() for w in wanted.split(",") if w.strip()} - set(_EXPORTED.findall(found[other]))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.analysis.idle import busy
-from lab.analysis.intervals import length
+from lab.analysis.idle import Idle
 from lab.figures.lanes import Lanes
 from lab.wording import AXIS_NAMES, percent, seconds
 
@@ -14,31 +13,33 @@ def how_to_read(axes: Sequence[str], overlaid: bool = False) -> str:
     """What the picture's marks mean."""
     named = " and ".join(AXIS_NAMES[axis] for axis in axes)
     thin = f" Below it, thin lanes show communication that runs meanwhile ({named} axis)." if axes else ""
-    outlined = " Outlines are what the replay says it would do." if overlaid else ""
+    outlined = " Outlines are what the replay says it would compute and when." if overlaid else ""
     stream = "One thick lane a rank: what its compute stream did; hatched is idle."
     return f"{stream}{thin}{outlined} Numbers are micro-batches."
 
 
-def summary(laid: Sequence[Lanes]) -> str:
-    """Step, ranks and bubble of what was measured, and of the prediction if there is one."""
+def summary(laid: Sequence[Lanes], idle: Sequence[Sequence[Idle]]) -> str:
+    """Step, ranks and bubble of what was measured, and of the prediction if there is one. idle: of each."""
     first, *others = laid
+    waited, *foretold = (_by_rank(lanes, spans) for lanes, spans in zip(laid, idle, strict=True))
     count = sum(first.ops.weight[rank] for rank in first.order)
     ranks = f"{count:,} ranks" if count > 1 else "1 rank"
-    said = f"{ranks}, {seconds(first.milliseconds / 1e3)}, of which {percent(_idle_share(first))} idle."
-    for lanes in others:
-        said += f" Predicted: {seconds(lanes.milliseconds / 1e3)}, of which {percent(_idle_share(lanes))} idle."
-    rank, idle = max(_idle(first).items(), key=lambda item: item[1])
-    longest = f" {first.ops.rank_names[rank].capitalize()} stands idle longest, {seconds(idle / 1e9)}."
+    said = f"{ranks}, {seconds(first.milliseconds / 1e3)}, of which {percent(_share(first, waited))} idle."
+    for lanes, found in zip(others, foretold, strict=True):
+        said += f" Predicted: {seconds(lanes.milliseconds / 1e3)}, of which {percent(_share(lanes, found))} idle."
+    rank, most = max(waited.items(), key=lambda item: item[1])
+    longest = f" {first.ops.rank_names[rank].capitalize()} stands idle longest, {seconds(most / 1e9)}."
     return f"Timeline of step {int(first.ops.table['step'][0].as_py())}: {said}{longest}"
 
 
-def _idle(lanes: Lanes) -> dict[int, int]:
+def _by_rank(lanes: Lanes, idle: Sequence[Idle]) -> dict[int, int]:
     """ns each rank stands idle."""
-    whole = lanes.end - lanes.origin
-    return {rank: whole - length(busy(lanes.ops, rows)) for rank, rows in lanes.ops.by_rank()}
+    found = dict.fromkeys(lanes.order, 0)
+    for span in idle:
+        found[span.rank] += span.end_ns - span.start_ns
+    return found
 
 
-def _idle_share(lanes: Lanes) -> float:
+def _share(lanes: Lanes, idle: dict[int, int]) -> float:
     whole = (lanes.end - lanes.origin) * sum(lanes.ops.weight[rank] for rank in lanes.order)
-    idle = sum(ns * lanes.ops.weight[rank] for rank, ns in _idle(lanes).items())
-    return idle / whole if whole else 0.0
+    return sum(ns * lanes.ops.weight[rank] for rank, ns in idle.items()) / whole if whole else 0.0

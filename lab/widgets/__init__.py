@@ -15,9 +15,10 @@ from lab.widgets.answer import answers
 from lab.widgets.compared import Compared
 from lab.widgets.explorer import Explorer
 from lab.widgets.linked import DEFAULT, Views
+from lab.widgets.plot import Plot
 from lab.widgets.question import Question
 
-__all__ = ["Compared", "Explorer", "Question", "Views", "ask", "explore", "view"]
+__all__ = ["Compared", "Explorer", "Question", "Views", "ask", "explore", "picture", "view"]
 
 EXPLORED = {"steps": 2}
 """Two steps: the first warms up, the second is shown."""
@@ -26,7 +27,7 @@ EXPLORED = {"steps": 2}
 def view(run: Run, views: tuple[str, ...], predicted: Run | None, rank: int | None, step: int | None) -> Views:
     """See `lab.view`."""
     shown = Views(views or DEFAULT)
-    shown.show(run, predicted=predicted, step=step)
+    shown.show(run, predicted=predicted, runs=(run,), step=step)
     if rank is not None:
         if not 0 <= rank < run.job.world_size:
             raise ValueError(f"rank={rank} is not of this run: its ranks are 0 to {run.job.world_size - 1}.")
@@ -45,6 +46,13 @@ def explore(
     if not chosen.hardware.cluster:
         chosen = Job.from_options(chosen, cluster=default_name(chosen))
     return Explorer(chosen, knobs, views)
+
+
+def picture(figure: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Plot:
+    """See `lab.picture`."""
+    shown = Plot(figure.__name__)
+    shown.show(lambda theme: figure(*args, **options, theme=theme), "")
+    return shown
 
 
 def ask(

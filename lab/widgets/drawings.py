@@ -93,7 +93,7 @@ DRAWINGS: dict[str, Drawing] = {
         _nearest("y"),
     ),
     "bubble_curve": Drawing(
-        lambda s, theme: figures.bubble_curve(s.runs or (s.run,), s.run.job, theme=theme),
+        lambda s, theme: figures.bubble_curve(list(s.runs), s.run.job, theme=theme),
         "The line is the schedule's formula; each mark is a run you made.",
     ),
     "shards": Drawing(

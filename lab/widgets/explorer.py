@@ -71,6 +71,7 @@ class Explorer(ipywidgets.VBox):
         super().__init__([self.panel, self.views])
         self._show_knobs()
         self._changed(rerun=True)
+        threading.Thread(target=_load_torch, name="shardlab-load", daemon=True).start()
 
     @property
     def job(self) -> Job:
@@ -190,12 +191,18 @@ class Explorer(ipywidgets.VBox):
         return {"state": "running" if busy else kind, "headline": words, "busy": busy, "progress": 0.05}
 
     def _made(self, state: State) -> tuple[Run, ...]:
-        """The runs made so far, the shown one last."""
-        rest = [run for job, run in self._runs.items() if job != state.trained]
-        return (*rest, *([self._runs[state.trained]] if state.trained in self._runs else ()))
+        """The runs made so far, the newest first, but before them that of the settings as they are."""
+        runs = dict(reversed(self._runs.items()))
+        first = runs.pop(state.trained, None)
+        return (*([] if first is None else [first]), *runs.values())
 
     def _show_knobs(self) -> None:
         self.panel.tell(knobs=[settings.described(knob, self._state.job, self._state.link) for knob in self._knobs])
+
+
+def _load_torch() -> None:
+    """The first prediction of a new shape needs torch, which takes seconds to load: not when a slider waits for it."""
+    import engine.rehearsal.meta_templates  # noqa: F401
 
 
 def _turned(state: State, name: str, value: Any) -> State:

@@ -1,21 +1,18 @@
-"""The browser's side of the widgets: an ES module with the modules it imports from beside it put in front."""
+"""The browser's side of the widgets: their scripts and their one style sheet."""
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 
+from lab.timeline import joiner
+
 _HERE = Path(__file__).parent
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
 
 
-@cache
 def module(name: str) -> str:
-    """One module's text. A widget's script reaches the browser alone, so it can import nothing."""
-    text = (_HERE / name).read_text(encoding="utf-8")
-    parts = [module(found).replace("\nexport ", "\n") for found in _IMPORT.findall(text)]
-    return "".join(parts) + _IMPORT.sub("", text)
+    """A widget's script with what it imports in front: it reaches the browser alone, so it can fetch nothing."""
+    return joiner.module(name, _HERE)
 
 
 @cache

@@ -1,5 +1,5 @@
 // A plotly figure in the colours of the page. plotly.js comes from the kernel, once a page: nothing is fetched.
-import { isDark, watchTheme } from "./theme.js";
+import { themeOf, watchTheme } from "./theme.js";
 
 const LIBRARY = Symbol.for("shardlab.plotly");
 const CONFIG = { displaylogo: false, showSendToCloud: false, responsive: true, scrollZoom: false };
@@ -29,6 +29,8 @@ function themed(model, dark) {
       path.reduce((at, key) => at[key], spec)[last] = value;
     }
   }
+  const clear = "rgba(0,0,0,0)"; // the page is the paper
+  Object.assign(spec.layout, { paper_bgcolor: clear, plot_bgcolor: clear });
   return spec;
 }
 
@@ -72,22 +74,27 @@ export default {
     const draw = () => {
       if (!model.get("spec")) return; // what it shall show is still being made
       say();
-      const { data, layout } = themed(model, isDark());
+      const { data, layout } = themed(model, themeOf(el, "auto") === "dark");
       last = last
         .then(() => Plotly.react(box, data, layout, CONFIG))
         .then(listen)
         .then(() => (figure.dataset.drawn = model.get("run")))
         .catch((error) => (box.textContent = `The figure could not be drawn: ${error.message}`));
     };
+    let due = false;
+    const soon = () => {
+      if (!due) queueMicrotask(() => ((due = false), draw()));
+      due = true;
+    };
     draw();
-    model.on("change:spec", draw);
+    model.on("change:spec change:run", soon); // another run may have the same picture
     const unwatch = watchTheme(draw);
     const observer = new ResizeObserver(() => box.offsetWidth && Plotly.Plots.resize(box));
     observer.observe(figure);
     return () => {
       unwatch();
       observer.disconnect();
-      model.off("change:spec", draw);
+      model.off("change:spec change:run", soon);
       Plotly.purge(box);
     };
   },

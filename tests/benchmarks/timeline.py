@@ -56,12 +56,8 @@ window.canvas = async () => {{
 }};
 window.plotly = async () => {{
   const paint = await timed(() => Plotly.newPlot(host, figure.data, figure.layout));
-  const zooms = [];
-  for (let i = 1; i <= 2; i++) {{
-    const end = data.layers[0].length / 1.7 ** i;
-    zooms.push(await timed(() => Plotly.relayout(host, {{ "xaxis.range": [end * 0.1, end] }})));
-  }}
-  return {{ paint, zooms }};
+  const end = data.layers[0].length / 1.7;
+  return {{ paint, zooms: [await timed(() => Plotly.relayout(host, {{ "xaxis.range": [end * 0.1, end] }}))] }};
 }};
 window.ready = true;
 </script>"""

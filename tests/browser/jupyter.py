@@ -29,10 +29,11 @@ _SHOWN = (
 _CELLS = """() => [...jupyterapp.shell.currentWidget.content.model.cells].map(c => c.toJSON())
                   .filter(c => c.cell_type === 'code')"""
 _CLOSE = """async () => {
-    const shown = jupyterapp.shell.currentWidget;
-    await shown.sessionContext.shutdown();
-    shown.context.model.dirty = false;  // or it asks whether to save
-    shown.close();
+    for (const shown of [...jupyterapp.shell.widgets('main')]) {
+        if (shown.context) shown.context.model.dirty = false;  // or it asks whether to save
+        shown.close();
+    }
+    await jupyterapp.serviceManager.sessions.shutdownAll();
 }"""
 
 
@@ -89,8 +90,17 @@ class Lab:
         self.asked.clear()
         self.complaints.clear()
         self.command("docmanager:open", path=name)
+        self.wait_for(name)
+
+    def wait_for(self, name: str) -> None:
+        """Waits until this notebook is the one shown, with its kernel."""
         self.page.wait_for_function(_SHOWN, arg=name)
         self.page.wait_for_function(_IDLE)
+
+    def follow(self, link: str) -> None:
+        """Clicks the first link with this text in the notebook shown."""
+        shown = self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+        shown.get_by_role("link", name=link, exact=True).first.click()
 
     def run_all(self) -> None:
         """Runs all cells. Returns when each has ended, which does not wait for what goes on in threads."""
@@ -98,7 +108,7 @@ class Lab:
         self.page.wait_for_function(_IDLE)
 
     def close(self) -> None:
-        """Closes the notebook shown, and ends its kernel."""
+        """Closes all notebooks and ends their kernels."""
         self.page.evaluate(_CLOSE)
 
     def errors(self) -> list[str]:

@@ -10,7 +10,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 RUNS = """import lab
 run = lab.run(dp=2, steps=1)
 lab.view(run, "memory")"""
-EXPLORES = 'lab.explore(knobs=("dp", "microbatches"), views=("timeline", "communication"), cluster="toy-2x4", steps=1)'
+EXPLORES = """lab.explore(
+    knobs=("dp", "microbatches"), views=("timeline", "communication"), cluster="toy-2x4", dp=2, steps=1
+)"""
 LONG = 'lab.explore(knobs=("dp",), views=("timeline",), cluster="toy-2x4", steps=100_000)'
 RAISES = "1 / 0"
 SHOUTS = """from IPython.display import HTML

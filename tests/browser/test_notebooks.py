@@ -15,7 +15,8 @@ from tests.browser import sample
 from tests.browser.jupyter import Explorer, Lab, Server
 from tests.browser.test_report import CHROMIUM, QUIET
 
-NAMES = [f"{source.name}.ipynb" for source in sources()]
+SOURCES = sources()
+NAMES = [f"{source.name}.ipynb" for source in SOURCES]
 EXPLORERS = {f"{source.name}.ipynb" for source in sources() if any("lab.explore(" in c.source for c in source.cells)}
 
 
@@ -114,3 +115,14 @@ def test_every_notebook_runs_in_jupyterlab(opened: Lab, request: pytest.FixtureR
     assert opened.barriers() == []
     assert opened.complaints == []
     assert opened.strangers() == set()
+
+
+@pytest.mark.parametrize("opened", ["index.ipynb"], indirect=True)
+def test_links_lead_from_the_index_to_a_notebook_on_to_the_next_and_back(opened: Lab) -> None:
+    first, second = SOURCES[:2]
+    for link, name in ((first.title, first.name), (f"{second.title} →", second.name), (f"← {first.title}", first.name)):
+        opened.follow(link)
+        opened.wait_for(f"{name}.ipynb")
+    opened.follow("Index")
+    opened.wait_for("index.ipynb")
+    assert opened.complaints == []

@@ -44,6 +44,21 @@ def test_a_run_in_three_dimensions_proves_itself_and_meets_its_predictions() -> 
     assert not list(run.folder.glob("reference*")), "the reference's weights are as large as the model"
 
 
+@pytest.mark.parametrize("zero", [0, 1, 2])
+def test_replicas_end_with_the_same_weights_to_the_last_bit(zero: int) -> None:
+    fingerprints = lab.run(dp=3, batch=12, microbatches=2, zero=zero, steps=2).info.fingerprints
+    assert len(fingerprints) == 3 and len(set(fingerprints)) == 1
+
+
+def test_ranks_with_other_slices_of_the_model_or_other_seeds_have_other_fingerprints() -> None:
+    sharded = lab.run(dp=2, zero=3, steps=1).info.fingerprints
+    split = lab.run(dp=2, tp=2, steps=1).info.fingerprints
+    assert len(set(sharded)) == 2
+    assert split[0] == split[2] != split[1] == split[3]  # tensor ranks are neighbours
+    seeds = {lab.run(dp=1, steps=1, seed=seed).info.fingerprints for seed in (0, 0, 1)}
+    assert len(seeds) == 2
+
+
 def test_from_the_shell_json_is_one_object_and_progress_is_elsewhere() -> None:
     done = subprocess.run([*LAB, "run", "--dp", "2", "--json"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["parity"]["passed"] is True

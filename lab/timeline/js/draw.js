@@ -154,26 +154,33 @@ function drawOutlines(context, layer, layout, window, colours) {
 function drawEnds(context, timeline, layout, window, colours) {
   context.font = font(11);
   context.textBaseline = "middle";
-  const places = timeline.layers.map((layer) => toX(layout, window, layer.length));
-  timeline.layers.forEach((layer, i) => {
-    const x = places[i];
-    if (x < layout.left || x > layout.right + 1) return;
-    context.strokeStyle = colours.ink;
-    context.lineWidth = 1.5;
+  context.textAlign = "left";
+  const ends = timeline.layers.map((layer, i) => ({ x: toX(layout, window, layer.length), words: endWords(layer), i }));
+  const seen = ends.filter(({ x }) => x >= layout.left && x <= layout.right + 1);
+  context.strokeStyle = colours.ink;
+  context.lineWidth = 1.5;
+  for (const { x, i } of seen) {
     context.setLineDash(i ? [2, 3] : [6, 3]);
     context.beginPath();
     context.moveTo(x, 24);
     context.lineTo(x, layout.height);
     context.stroke();
-    context.setLineDash([]);
-    const words = endWords(layer);
+  }
+  context.setLineDash([]);
+  context.fillStyle = colours.ink;
+  for (const { x, words } of besideLines(context, layout, seen)) context.fillText(words, x, 33);
+}
+
+/** The words of each end on the side where there is room; in one where they would lie on each other. */
+function besideLines(context, layout, ends) {
+  const placed = ends.map(({ x, words }) => {
     const wide = context.measureText(words).width;
-    const other = places[1 - i];
-    const toLeft = x - wide - 6 > layout.left && (x > other || x + wide + 6 > layout.right);
-    context.textAlign = toLeft ? "right" : "left";
-    const crowded = Math.abs(x - other) < 4 || (toLeft ? other < x && other > x - wide - 6 : other > x && other < x + wide + 6);
-    if (crowded && i) return; // both in words below the picture
-    context.fillStyle = colours.ink;
-    context.fillText(words, x + (toLeft ? -4 : 4), 33);
+    return { x: x + 4 + wide <= layout.right ? x + 4 : x - 4 - wide, words, wide };
   });
+  const [a, b] = placed;
+  if (!b || a.x + a.wide + 6 < b.x || b.x + b.wide + 6 < a.x) return placed;
+  const words = ends.map((end) => end.words).join(", ");
+  const [first, last] = [Math.min(ends[0].x, ends[1].x), Math.max(ends[0].x, ends[1].x)];
+  const wide = context.measureText(words).width;
+  return [{ x: last + 4 + wide <= layout.right ? last + 4 : Math.max(first - 4 - wide, 0), words }];
 }

@@ -1,6 +1,6 @@
 // The boxes of a timeline, as many as there are: those narrower than a pixel are merged, by what took most of it.
 
-import { IDLE, INSIDE, inWindow } from "./data.js";
+import { COMPUTE, IDLE, INSIDE, inWindow } from "./data.js";
 import { place } from "./layout.js";
 
 const HATCHED = 8; // beside the categories: idle boxes wide enough for hatching
@@ -128,13 +128,13 @@ class Sliver {
   }
 }
 
-/** The extents of the computing boxes of a layer that the window shows, [x, y, width, height, …]; those too narrow
+/** The extents of the computations of a layer that the window shows, [x, y, width, height, …]; those too narrow
  * to be told apart are joined with their neighbours. */
 export function extents(layer, layout, window) {
   const found = [];
   const scale = (layout.right - layout.left) / (window[1] - window[0]);
   for (const group of layer.groups) {
-    if (group.sub === INSIDE) continue;
+    if (group.sub !== COMPUTE) continue;
     const [y, height] = place(layout, group.lane, group.sub);
     const [from, to] = inWindow(layer, group, window[0], window[1]);
     let open = null;
