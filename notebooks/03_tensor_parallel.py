@@ -30,9 +30,7 @@ B = torch.randn(8, 4, dtype=torch.float64)
 
 hidden = gelu(x @ A)
 y = hidden @ B
-print(
-    f"x {tuple(x.shape)} · A {tuple(A.shape)} → hidden {tuple(hidden.shape)} · B {tuple(B.shape)} → y {tuple(y.shape)}"
-)
+print("x", *x.shape, "· A", *A.shape, "→ hidden", *hidden.shape, "· B", *B.shape, "→ y", *y.shape)
 
 # %% [markdown]
 # **Cut A into columns.** Each rank holds half of the columns and all of `x`. It computes half of the hidden features,
@@ -113,7 +111,7 @@ def inside(run, unit, kind):
     return [op for op in rows if op["parent"] == action["seq"]]
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 lab.predict(
     "03-all-reduces",
     "How many all-reduces does one block need for one micro-batch, forward and backward together, with tp=2?",
@@ -150,12 +148,14 @@ print(f"× {job.plan.microbatches} micro-batches = {blocks:,} bytes a step")
 # %% [markdown]
 # ## Who holds what
 #
-# Attention has a natural cut: its heads. The query, key and value matrices are cut into columns **by whole heads**,
-# so that each rank computes softmax for its own heads alone, and the output matrix is cut into rows. Choose a rank to
-# see its slices.
+# Attention has a natural cut: its heads. The query, key and value matrices are column-parallel **by whole heads**, so
+# that each rank computes softmax for its own heads alone, and the output matrix is row-parallel.
+#
+# The figure draws the weights as torch stores them, `[out, in]`, so a column of the paper lies there as a row. In
+# `qkv` three matrices are stacked, query, key and value, and each is cut. Choose a rank to see its slices.
 
 # %%
-lab.view(run, "shards", "grid")
+lab.view(run, "shards")
 
 # %%
 from engine.models.params import unit_params
@@ -248,7 +248,7 @@ norms = 2 * job.model.layers + 1
 kept_by_norm = 2 * activation + 2 * tokens * 4
 assert peaks[0] - peaks[1] == norms * kept_by_norm * (t - 1) // t
 print(f"activations at peak: {peaks[0]:,} bytes with tp=2, {peaks[1]:,} with sequence parallelism")
-lab.view(sp, "timeline", "memory")
+lab.compare(run, sp)
 
 # %% [markdown]
 # ## Logical and wire
@@ -282,9 +282,7 @@ seconds = {tp: sim.summary["step_seconds"] for tp, sim in sims.items()}
 kept = {tp: seconds[1] / took / tp for tp, took in seconds.items()}
 for tp, share in kept.items():
     where = "in two nodes" if tp > 4 else "in one node"
-    print(
-        f"tp={tp} {where:12}: {1e3 * seconds[tp]:5.0f} ms a step, {share:.0%} of the speed that {tp} devices could have"
-    )
+    print(f"tp={tp} {where:12}: {1e3 * seconds[tp]:5.0f} ms a step, {share:.0%} of {tp} times the speed of one")
 
 # %% [markdown]
 # Some of that last drop comes from the finer cut: less to compute between two sums. The rest comes from the border.
@@ -327,7 +325,12 @@ for ranks in (2, 4, 8, 16, 32):
 
 # %%
 lab.explore(
-    knobs=("tp", "sequence_parallel", "link_speed"), views=("timeline", "memory"), cluster="toy-2x4", heads=8, steps=1
+    knobs=("tp", "sequence_parallel", "link_speed"),
+    views=("timeline", "memory"),
+    cluster="toy-2x4",
+    tp=2,
+    heads=8,
+    steps=1,
 )
 
 # %% [markdown]

@@ -74,7 +74,7 @@ for k in range(2 * (n - 1)):
 assert all(torch.equal(torch.cat(own), sum(tensors)) for own in pieces)
 
 # %%
-still(lambda theme: ring_figure(rounds, theme=theme), "Each cell: of how many of the 4 ranks the sum is there.")
+still(lambda theme: ring_figure(rounds, theme=theme), "Each cell: the sum of how many of the 4 ranks is there.")
 
 # %% [markdown]
 # Halfway through, each rank holds one complete piece: that *was* a reduce-scatter. The second half is an all-gather.
@@ -83,16 +83,22 @@ still(lambda theme: ring_figure(rounds, theme=theme), "Each cell: of how many of
 # %%
 size = tensors[0].numel()
 assert sent == 2 * (n - 1) * size // n
-print(
-    f"each rank sent {sent} numbers, {sent / size:g} × its tensor of {size}; everybody to everybody would be {n - 1} ×"
-)
+print(f"each rank sent {sent} numbers, {sent / size:g} × its tensor; everybody to everybody would be {n - 1} ×")
 
 # %% [markdown]
 # ## Real processes
 #
 # Four data-parallel ranks sum their gradients with an all-reduce, bucket by bucket.
 
+
 # %%
+def gradients_sent(run):
+    """Bytes that a rank sends on the data axis in a step ÷ bytes of its gradients."""
+    row = next(row for row in run.communication_table if (row["axis"], row["op"]) == ("dp", "all_reduce"))
+    return row["logical_bytes"] / run.summary["memory"]["per_rank"][0]["grads"]
+
+
+# %% jupyter={"source_hidden": true}
 lab.predict(
     "06-ring-bytes",
     "Four ranks all-reduce their gradients. How many bytes does each rank send in a step, measured in gradients?",
@@ -107,14 +113,7 @@ lab.predict(
     then=lambda run: lab.view(run, "matrix", "communication"),
 )
 
-
 # %%
-def gradients_sent(run):
-    """Bytes that a rank sends on the data axis in a step ÷ bytes of its gradients."""
-    row = next(row for row in run.communication_table if (row["axis"], row["op"]) == ("dp", "all_reduce"))
-    return row["logical_bytes"] / run.summary["memory"]["per_rank"][0]["grads"]
-
-
 for dp in (2, 4, 8):
     times = gradients_sent(lab.run(dp=dp, steps=1, parity=False, microbatches=2))
     print(f"dp={dp}: each rank sends {times:g} × its gradients")
@@ -138,13 +137,9 @@ counts = (2, 8, 64, 512)
 lines = {ranks: group_cost(one_tier, tuple(range(ranks)), ranks).lines["all_reduce"][0] for ranks in counts}
 launch, hop, beta = (getattr(a100.nodes[0].inside, name) for name in ("launch_s", "latency_s", "bandwidth"))
 for ranks, line in lines.items():
-    hops, moved = 1e6 * (line.alpha - launch), 1e3 * line.beta * 1e9
-    assert np.isclose(line.alpha - launch, 2 * (ranks - 1) * hop) and np.isclose(
-        line.beta, 2 * (ranks - 1) / ranks / beta
-    )
-    print(
-        f"{ranks:3} ranks: hops {hops:6.0f} µs; bytes, for 1 GB: {moved:.2f} ms, {moved / (1e12 / beta):.2f} × 1 GB ÷ β"
-    )
+    hops, moved = line.alpha - launch, line.beta * 1e9  # seconds; the bytes are those of 1 GB
+    assert np.isclose(hops, 2 * (ranks - 1) * hop) and np.isclose(moved, 2 * (ranks - 1) / ranks * 1e9 / beta)
+    print(f"{ranks:3} ranks: hops {1e3 * hops:.3f} ms, bytes {1e3 * moved:.2f} ms: {moved * beta / 1e9:.2f} × 1 GB ÷ β")
 
 # %% [markdown]
 # Tutorials say that the cost of an all-reduce grows linearly with the number of GPUs. Half of that is right: the hops
@@ -158,7 +153,7 @@ print(f"8 → 512 ranks: {more:.0f} × the hops; 10 kB takes {grows[10e3]:.0f} �
 kinds = {"10 kB": 10e3, "10 MB": 10e6, "1 GB": 1e9, "10 GB": 10e9}
 curves = {name: [float(line.seconds(size)) for line in lines.values()] for name, size in kinds.items()}
 title = "Small all-reduces grow with the ranks, large ones hardly"
-still(lambda theme: curves_figure(counts, curves, title=title, across="ranks", up="seconds, ring", theme=theme))
+still(lambda theme: curves_figure(counts, curves, title=title, across="ranks", theme=theme))
 
 # %% [markdown]
 # ## Two tiers: is a ring still the best?
@@ -185,7 +180,7 @@ sizes = tuple(10.0**power for power in range(3, 11))
 lines64 = {line.algorithm: line for line in group_cost(a100, tuple(range(64)), 64).lines["all_reduce"]}
 curves64 = {name: [float(line.seconds(size)) for size in sizes] for name, line in lines64.items()}
 title = "All-reduce over 64 GPUs of a100-dgx: for small tensors hops decide, for large ones bytes"
-still(lambda theme: curves_figure(sizes, curves64, title=title, across="bytes", up="seconds", theme=theme))
+still(lambda theme: curves_figure(sizes, curves64, title=title, across="bytes", unit="B", theme=theme))
 
 # %%
 slower = {size: lines64["ring"].seconds(size) / lines64["tree"].seconds(size) for size in (1e4, 1e7, 1e10)}

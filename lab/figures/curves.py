@@ -1,4 +1,4 @@
-"""Several quantities against one, both on logarithmic axes: what collectives cost by size, or by ranks."""
+"""Times against sizes, both on logarithmic axes: what collectives cost by bytes, or by ranks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ _SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up")
 
 
 def curves_figure(
-    x: Sequence[float], curves: Mapping[str, Sequence[float]], *, title: str, across: str, up: str,
+    x: Sequence[float], curves: Mapping[str, Sequence[float]], *, title: str, across: str, unit: str = "",
     theme: Theme = "light",
 ) -> go.Figure:  # fmt: skip
-    """curves: values at each x by name, at most six. across, up: what the axes show, with units."""
+    """Seconds at each x by name of the curve, at most six. across: what x is, as in "ranks"; unit: of x, as in "B".
+
+    Raises `ValueError` for more curves than can be told apart.
+    """
     if len(curves) > len(_DASHES):
         raise ValueError(f"{len(curves)} curves are too many to be told apart: show at most {len(_DASHES)}.")
     p = palette(theme)
@@ -25,10 +28,10 @@ def curves_figure(
         go.Scatter(
             x=list(x), y=list(values), name=name, mode="lines+markers",
             line={"color": colour, "dash": dash, "width": 2.5}, marker={"symbol": symbol, "size": 8},
-            hovertemplate=f"{name}<br>%{{x:.3s}} {across.split(',')[0]}: %{{y:.3s}}<extra></extra>",
+            hovertemplate=f"{name}<br>%{{x:.3s}}{unit} {across}: %{{y:.3s}}s<extra></extra>",
         )
         for (name, values), colour, dash, symbol in zip(curves.items(), colours, _DASHES, _SYMBOLS, strict=False)
     ]  # fmt: skip
     fig = figure(title, theme, 380, lines)
-    fig.update_xaxes(type="log", title_text=across, dtick=1, tickformat="~s")
-    return fig.update_yaxes(type="log", title_text=up, dtick=1, tickformat="~s")
+    fig.update_xaxes(type="log", title_text=across, tickvals=list(x), tickformat="~s", ticksuffix=unit)
+    return fig.update_yaxes(type="log", title_text="time", dtick=1, tickformat="~s", ticksuffix="s")

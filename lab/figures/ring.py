@@ -31,7 +31,9 @@ def ring_figure(rounds: Sequence[NDArray[np.int64]], *, theme: Theme = "light") 
     exchanges = "1 exchange" if done == 1 else f"{done} exchanges"
     title = f"A complete piece on every rank after {exchanges}, all pieces after {len(rounds) - 1}"
     look = figure(title, theme, 60 + 200 * rows, []).layout
-    whole.update_layout(template=look.template, height=look.height, title_text=title, uirevision="keep")
+    whole.update_layout(
+        template=look.template, height=look.height, title_text=title, uirevision="keep", margin={"t": 28}
+    )
     whole.update_annotations(font={"size": 12, "color": p.ink})
     whole.update_xaxes(showgrid=False, tickvals=list(range(n)), title={"text": "piece", "standoff": 0})
     whole.update_yaxes(showgrid=False, autorange="reversed", tickvals=list(range(n)), ticktext=[""] * n)

@@ -19,19 +19,19 @@ def test_a_ring_is_drawn_as_one_square_for_the_start_and_one_after_each_exchange
 
 
 def test_curves_differ_by_dash_and_marker_too_and_keep_their_values() -> None:
-    drawn = curves_figure([1, 10], {"a": [1.0, 2.0], "b": [3.0, 4.0]}, title="t", across="ranks", up="seconds")
+    drawn = curves_figure([1, 10], {"a": [1.0, 2.0], "b": [3.0, 4.0]}, title="t", across="ranks")
     assert [list(line.y) for line in drawn.data] == [[1.0, 2.0], [3.0, 4.0]]
     assert len({line.line.dash for line in drawn.data}) == len({line.marker.symbol for line in drawn.data}) == 2
 
 
 def test_more_curves_than_can_be_told_apart_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 6"):
-        curves_figure([1], {str(i): [1.0] for i in range(7)}, title="t", across="x", up="y")
+        curves_figure([1], {str(i): [1.0] for i in range(7)}, title="t", across="x")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_both_stand_on_the_paper_of_their_theme(theme: str) -> None:
     ring = ring_figure(TWO_RANKS, theme=theme)  # type: ignore[arg-type]
-    curves = curves_figure([1], {"a": [1.0]}, title="t", across="x", up="y", theme=theme)  # type: ignore[arg-type]
+    curves = curves_figure([1], {"a": [1.0]}, title="t", across="x", theme=theme)  # type: ignore[arg-type]
     for drawn in (ring, curves):
         assert drawn.layout.template.layout.paper_bgcolor == PALETTES[theme].paper
