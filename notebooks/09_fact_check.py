@@ -192,7 +192,8 @@ verdict(
     "C9", "All-reduce cost grows linearly with the number of GPUs", "wrong",
     f"Measured: a rank sends {sent(pair, 'dp') / params:g} × the tensor where there are 2 of them, and"
     f" {sent(many, 'dp') / params:g} × where there are 4; 2(n−1)/n never reaches 2. On a100-dgx 1,024 GPUs need"
-    f" ×{big:.2f} the time of 64 for 1 GB and ×{small:.2f} for 1 kB. Linear is only a flat ring's latency: ×{ring:.0f}.",
+    f" ×{big:.2f} the time of 64 for 1 GB and ×{small:.2f} for 1 kB. Only a flat ring's latency is about linear,"
+    f" ×{ring:.0f}.",
 )  # fmt: skip
 
 # %% [markdown]
