@@ -190,9 +190,10 @@ small, ring = (all_reduce(1024, 1e3, how) / all_reduce(64, 1e3, how) for how in 
 assert big < 1.02 and small < 2 and 10 < ring < 17
 verdict(
     "C9", "All-reduce cost grows linearly with the number of GPUs", "wrong",
-    f"Measured: each of 2 ranks sends {sent(pair, 'dp') / params:g} times the tensor, each of 4"
-    f" {sent(many, 'dp') / params:g} times, and 2(n−1)/n never reaches 2. On a100-dgx 1,024 GPUs instead of 64 need"
-    f" ×{big:.2f} the time for 1 GB and ×{small:.2f} for 1 kB. Linear is only a flat ring's latency: ×{ring:.0f}.",
+    f"Measured: a rank sends {sent(pair, 'dp') / params:g} × the tensor where there are 2 of them, and"
+    f" {sent(many, 'dp') / params:g} × where there are 4; 2(n−1)/n never reaches 2. On a100-dgx 1,024 GPUs need"
+    f" ×{big:.2f} the time of 64 for 1 GB and ×{small:.2f} for 1 kB. Only a flat ring's latency is about linear,"
+    f" ×{ring:.0f}.",
 )  # fmt: skip
 
 # %% [markdown]
@@ -396,8 +397,8 @@ assert sent(fewer, "dp") == sent(pair, "dp") and fewer.job.microbatch_size == pa
 verdict(
     "C19", "Activation checkpointing, mixed precision, accumulation reduce memory or traffic", "holds",
     f"Measured: activations to {less['selective']:.0%} (selective) and {less['full']:.0%} (full), for"
-    f" {again['selective']:.2f} and {again['full']:.2f} times the FLOPs; 4 accumulated micro-batches send as many bytes as one."
-    f" Simulated: mixed precision halves gradient traffic, yet its state has 16 bytes a parameter as in fp32.",
+    f" {again['selective']:.2f} and {again['full']:.2f} times the FLOPs; 4 accumulated micro-batches send as many bytes"
+    f" as one. Simulated: mixed precision halves gradient traffic, yet its state has 16 bytes a parameter as in fp32.",
 )  # fmt: skip
 
 # %% [markdown]
@@ -455,9 +456,9 @@ leads = {gpus: lead(gpus) for gpus in (256, 1024)}
 assert leads[256] > 0.05 and leads[1024] < -0.04
 verdict(
     "C17", "Plain data parallel + ZeRO-2 can beat 3D + ZeRO-3", "holds",
-    f"7B on h100-dgx: against data + ZeRO-2, 3D + ZeRO-3 takes {leads[256]:+.0%} of the time on 256 GPUs, but"
-    f" {leads[1024]:+.0%} on 1,024, with a single sequence a GPU: the crossover lies between. It also lies where whole"
-    " parameters stop fitting: 70B with ZeRO-2 fits nowhere (next cell).",
+    f"7B on h100-dgx: 3D + ZeRO-3 takes {leads[256]:.0%} longer than data + ZeRO-2 on 256 GPUs, but {-leads[1024]:.0%}"
+    " less on 1,024, with a single sequence a GPU: the crossover lies between. There is another where whole parameters"
+    " stop fitting: 70B with ZeRO-2 fits no GPU (next cell).",
 )  # fmt: skip
 
 # %%
