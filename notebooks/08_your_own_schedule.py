@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Your own schedule
+# # 08 · Your own schedule
 #
 # Write the order of a pipeline by hand, break it, run it on real processes, and beat 1F1B.
 #

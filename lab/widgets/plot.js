@@ -2,7 +2,8 @@
 import { themeOf, watchTheme } from "./theme.js";
 
 const LIBRARY = Symbol.for("shardlab.plotly");
-const CONFIG = { displaylogo: false, showSendToCloud: false, responsive: true, scrollZoom: false };
+const TURNS = Symbol.for("shardlab.turns");
+const CONFIG = { displaylogo: false, showSendToCloud: false, responsive: false, scrollZoom: false };
 
 async function library(model) {
   globalThis[LIBRARY] ??= (async () => {
@@ -51,51 +52,58 @@ function frame(model, el) {
   return { figure, box, say };
 }
 
+/** Draws when its turn comes. Figures take turns, and the page is free in between: other widgets must start meanwhile. */
+function inTurn(draw) {
+  const free = () => new Promise((go) => (globalThis.requestIdleCallback ?? setTimeout)(go, { timeout: 1000 }));
+  globalThis[TURNS] = (globalThis[TURNS] ?? Promise.resolve()).then(free).then(draw);
+}
+
 export default {
   async render({ model, el }) {
     const { figure, box, say } = frame(model, el);
-    let Plotly;
-    try {
-      Plotly = await library(model);
-    } catch (error) {
-      box.textContent = `The figure could not be drawn: ${error.message}`;
-      return;
-    }
-    let last = Promise.resolve();
-    let listens = false;
-    const listen = () => {
-      if (listens) return;
-      listens = true;
-      box.on("plotly_click", ({ points: [p] }) => {
-        const [x, y] = [p.x, p.y].map((v) => (typeof v === "number" ? v : String(v)));
-        model.send({ kind: "click", curve: p.curveNumber, point: p.pointNumber, x, y });
-      });
+    const fail = (error) => (box.textContent = `The figure could not be drawn: ${error.message}`);
+    let Plotly, width = 0, asked = false, gone = false;
+    const click = ({ points: [p] }) => {
+      const [x, y] = [p.x, p.y].map((v) => (typeof v === "number" ? v : String(v)));
+      model.send({ kind: "click", curve: p.curveNumber, point: p.pointNumber, x, y });
     };
-    const draw = () => {
-      if (!model.get("spec")) return; // what it shall show is still being made
-      say();
-      const { data, layout } = themed(model, themeOf(el, "auto") === "dark");
-      last = last
-        .then(() => Plotly.react(box, data, layout, CONFIG))
-        .then(listen)
-        .then(() => (figure.dataset.drawn = model.get("run")))
-        .catch((error) => (box.textContent = `The figure could not be drawn: ${error.message}`));
+    const draw = async () => {
+      asked = false;
+      if (gone) return;
+      try {
+        Plotly ??= await library(model);
+        const { data, layout } = themed(model, themeOf(el, "auto") === "dark");
+        say();
+        await Plotly.react(box, data, layout, CONFIG);
+        width = box.offsetWidth;
+        box.removeAllListeners("plotly_click");
+        box.on("plotly_click", click);
+        figure.dataset.drawn = model.get("run");
+      } catch (error) {
+        fail(error);
+      }
     };
-    let due = false;
-    const soon = () => {
-      if (!due) queueMicrotask(() => ((due = false), draw()));
-      due = true;
+    const ask = () => {
+      if (asked || !model.get("spec")) return; // it will draw what is newest then, or has nothing to show yet
+      asked = true;
+      inTurn(draw);
     };
-    draw();
-    model.on("change:spec change:run", soon); // another run may have the same picture
-    const unwatch = watchTheme(draw);
-    const observer = new ResizeObserver(() => box.offsetWidth && Plotly.Plots.resize(box));
+    const fit = () => {
+      if (gone || !Plotly || !box.offsetWidth || box.offsetWidth === width) return;
+      width = box.offsetWidth;
+      return Plotly.Plots.resize(box);
+    };
+    ask();
+    model.on("change:spec change:run", ask); // another run may have the same picture
+    const unwatch = watchTheme(ask);
+    const observer = new ResizeObserver(() => inTurn(fit));
     observer.observe(figure);
     return () => {
+      gone = true;
       unwatch();
       observer.disconnect();
-      model.off("change:spec change:run", soon);
-      Plotly.purge(box);
+      model.off("change:spec change:run", ask);
+      Plotly?.purge(box);
     };
   },
 };
