@@ -55,14 +55,17 @@ class Claims:
 
     def _repr_html_(self) -> str:
         caption = ", ".join(f"{self.count(verdict)} {mark} {verdict}" for verdict, mark in MARKS.items())
-        heads = "".join(f'<th scope="col" {_LEFT}>{head}</th>' for head in ("", "As told", "Verdict", "Decided by"))
+        heads = "".join(
+            f'<th scope="col" style="width:{width};text-align:left">{head}</th>' for head, width in _COLUMNS.items()
+        )
         rows = "".join(map(_row, self.sorted()))
         return (
-            f'<table style="width:100%"><caption {_LEFT}>{caption}</caption>'
+            f'<table style="width:100%;table-layout:fixed"><caption {_LEFT}>{caption}</caption>'
             f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
         )
 
 
+_COLUMNS = {"Claim": "4em", "As told": "26%", "Verdict": "12em", "Decided by": "auto"}
 _LEFT = 'style="text-align:left;vertical-align:top"'
 
 
