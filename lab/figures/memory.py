@@ -62,7 +62,8 @@ def memory_figure(
     fig.update_xaxes(title_text="rank", showgrid=False, **_rank_ticks(measured, selected))
     if selected in place:
         outline(fig, theme, (place[selected] - 0.47, place[selected] + 0.47), None)
-    return fig.update_yaxes(title_text=name_of_unit, rangemode="tozero")
+    top = max(sum(row[KEY[name]] for name in CATEGORIES) for row in (*measured, *predicted)) / scale
+    return fig.update_yaxes(title_text=name_of_unit, range=[0, 1.06 * top])  # room for a diamond on the tallest bar
 
 
 def _rank_ticks(rows: Sequence[Mapping[str, int]], selected: int | None) -> dict[str, list[Any]]:

@@ -49,6 +49,8 @@ class Views(ipywidgets.VBox):
             other = None if predicted is None else predicted.recording
             by_hand = run.summary["bubble"]["formula"] is None
             data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand)
+            where = f"On {run.summary['cluster']}" if run.status == "simulated" else "Measured here"
+            data["title"] = f"{where}. {data['title']}"
             with self.timeline.hold_sync():
                 self.timeline.set_trait("window", None)
                 self.timeline.selected_op = self.timeline.cursor_ms = None
