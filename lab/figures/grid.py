@@ -103,7 +103,8 @@ def _scene(
 
 def _shape(job: Job) -> str:
     plan = job.plan
-    return f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline = {job.world_size} rank{'s' if job.world_size > 1 else ''}"
+    ranks = f"{job.world_size} rank{'s' if job.world_size > 1 else ''}"
+    return f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline = {ranks}"
 
 
 def grid_title(job: Job, values: Mapping[int, float], colour: str) -> str:

@@ -36,7 +36,7 @@ class Background:
         self._told = told
         self._lock = threading.Lock()
         self._newest: Attempt | None = None
-        self._latest: Latest[Attempt] = Latest(self._execute)
+        self._latest: Latest[Attempt] = Latest(self._execute, hurry=self.cancel)
 
     @property
     def wanted(self) -> Job | None:

@@ -27,10 +27,11 @@ class Scene:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A view drawn by plotly. pick: the rank that a click means, None if none."""
+    """A view drawn by plotly. how: how to read it. pick: the rank that a click means, None if none."""
 
     draw: Callable[[Scene, Theme], go.Figure]
     how: str
+    how_simulated: str = ""
     pick: Callable[[Scene, Click], int | None] = lambda scene, click: None
 
 
@@ -62,17 +63,18 @@ DRAWINGS: dict[str, Drawing] = {
     "grid": Drawing(
         lambda s, theme: figures.grid(s.run, theme=theme, selected=s.rank),
         "Each ball is a rank; lines join the ranks that talk along each axis. Drag to turn it.",
-        _rank_of_point,
+        pick=_rank_of_point,
     ),
     "activity": Drawing(
         lambda s, theme: figures.grid(s.run, colour="activity", at_ms=s.at_ms, theme=theme, selected=s.rank),
         "What each rank does at the cursor's time. Move the cursor in the timeline.",
-        _rank_of_point,
+        pick=_rank_of_point,
     ),
     "memory": Drawing(
         lambda s, theme: figures.memory(s.run, theme=theme, selected=s.rank),
         "Peak of each category: measured left, predicted right (hatched). Diamonds: highest total at one time.",
-        _nearest("x"),
+        "Peak of each category, as predicted. Diamonds: highest total at one time.",
+        pick=_nearest("x"),
     ),
     "memory_over_time": Drawing(
         lambda s, theme: figures.memory_over_time(s.run, rank=s.rank or 0, theme=theme),
@@ -85,12 +87,12 @@ DRAWINGS: dict[str, Drawing] = {
     "matrix": Drawing(
         lambda s, theme: figures.communication_matrix(s.run, theme=theme, selected=s.rank),
         "Bytes from each rank (row) to each rank (column) in one step.",
-        _named,
+        pick=_named,
     ),
     "bubble": Drawing(
         lambda s, theme: figures.bubble(s.run, theme=theme, selected=s.rank),
         "Where each rank's time went: working, or idle and why.",
-        _nearest("y"),
+        pick=_nearest("y"),
     ),
     "bubble_curve": Drawing(
         lambda s, theme: figures.bubble_curve(list(s.runs), s.run.job, theme=theme),

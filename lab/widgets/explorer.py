@@ -71,7 +71,7 @@ class Explorer(ipywidgets.VBox):
         super().__init__([self.panel, self.views])
         self._show_knobs()
         self._changed(rerun=True)
-        threading.Thread(target=_load_torch, name="shardlab-load", daemon=True).start()
+        threading.Thread(target=_load_torch, name="shardlab-load").start()
 
     @property
     def job(self) -> Job:

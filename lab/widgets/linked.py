@@ -24,7 +24,7 @@ class Views(ipywidgets.VBox):
         self._scene: Scene | None = None
         self.choice = RankChoice()
         self.timeline = TimelineWidget() if "timeline" in views else None
-        self.plots = {name: Plot(name, DRAWINGS[name].how) for name in views if name != "timeline"}
+        self.plots = {name: Plot(name) for name in views if name != "timeline"}
         super().__init__([self.choice, *(self.timeline if name == "timeline" else self.plots[name] for name in views)])
         self.choice.observe(lambda change: self.select(change["new"]), "rank")
         if self.timeline is not None:
@@ -82,7 +82,9 @@ class Views(ipywidgets.VBox):
             def draw(theme: Theme, drawing: Any = drawing) -> Any:
                 return drawing.draw(scene, theme)
 
-            self.plots[name].show(draw, scene.run.id)
+            simulated = scene.run.status == "simulated"
+            how = drawing.how_simulated if simulated and drawing.how_simulated else drawing.how
+            self.plots[name].show(draw, scene.run.id, how)
 
     def _hearer(self, name: str) -> Any:
         def hear(click: Click) -> None:

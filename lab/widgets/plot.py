@@ -45,14 +45,14 @@ class Plot(anywidget.AnyWidget):
     run = traitlets.Unicode("").tag(sync=True)
     height = traitlets.Int(300).tag(sync=True)
 
-    def __init__(self, view: str, how: str = "") -> None:
-        super().__init__(library=Library.only(), view=view, how=how)
+    def __init__(self, view: str) -> None:
+        super().__init__(library=Library.only(), view=view)
 
-    def show(self, draw: Draw, run: str) -> None:
-        """Draws what `draw` makes, for light and dark pages, as one message."""
+    def show(self, draw: Draw, run: str, how: str = "") -> None:
+        """Draws what `draw` makes, for light and dark pages, as one message. how: how to read it."""
         found = themed(draw)
         with self.hold_sync():
-            self.title, self.height, self.run, self.spec = found.title, found.height, run, found.json()
+            self.title, self.height, self.run, self.how, self.spec = found.title, found.height, run, how, found.json()
 
     def on_click(self, heard: Callable[[Click], None]) -> None:
         def hear(_: Any, content: dict[str, Any], __: Any) -> None:
