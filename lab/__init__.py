@@ -215,14 +215,14 @@ def predict(
     return widgets.ask(key, question, choices, number, truth, run, then)
 
 
-def picture(figure: Callable[..., Any], *args: Any, **options: Any) -> Plot:
+def picture(figure: Callable[..., Any], *args: Any, how: str = "", **options: Any) -> Plot:
     """A figure of `lab.figures` in a notebook, in the colours of its page: `lab.picture(figures.zero_savings, runs)`.
 
-    figure: is called with `args`, `options` and `theme`, "light" or "dark".
+    figure: is called with `args`, `options` and `theme`, "light" or "dark". how: how to read it, shown below it.
     """
     from lab import widgets
 
-    return widgets.picture(figure, args, options)
+    return widgets.picture(figure, args, how, options)
 
 
 def exercises() -> Shown:

@@ -20,7 +20,6 @@ from engine.cluster import load_cluster
 from engine.mesh import Mesh, mesh_of
 from lab.analysis import bytes_between
 from lab.figures import grid
-from lab.widgets.still import still
 
 # %% [markdown]
 # ## Eight ranks, three coordinates
@@ -121,7 +120,7 @@ for order in orders:
 # Here is the costly order, coloured by node: every tensor group has one rank in each.
 
 # %%
-still(lambda theme: grid(replays["dp-pp-tp"], colour="node", theme=theme), "Each colour is a node of toy-2x4.")
+lab.picture(grid, replays["dp-pp-tp"], colour="node", how="Each colour is a node of toy-2x4.")
 
 # %%
 assert len({sum(bytes_between(found.recording, 0).values()) for found in runs.values()}) == 1

@@ -21,7 +21,6 @@ from engine.cluster import load_cluster
 from engine.collectives import group_cost
 from lab.figures.curves import curves_figure
 from lab.figures.ring import ring_figure
-from lab.widgets.still import still
 
 # %% [markdown]
 # ## Three collectives
@@ -74,7 +73,7 @@ for k in range(2 * (n - 1)):
 assert all(torch.equal(torch.cat(own), sum(tensors)) for own in pieces)
 
 # %%
-still(lambda theme: ring_figure(rounds, theme=theme), "Each cell: the sum of how many of the 4 ranks is there.")
+lab.picture(ring_figure, rounds, how="Each cell: the sum of how many of the 4 ranks is there.")
 
 # %% [markdown]
 # Halfway through, each rank holds one complete piece: that *was* a reduce-scatter. The second half is an all-gather.
@@ -153,7 +152,7 @@ print(f"8 → 512 ranks: {more:.0f} × the hops; 10 kB takes {grows[10e3]:.0f} �
 kinds = {"10 kB": 10e3, "10 MB": 10e6, "1 GB": 1e9, "10 GB": 10e9}
 curves = {name: [float(line.seconds(size)) for line in lines.values()] for name, size in kinds.items()}
 title = "Small all-reduces grow with the ranks, large ones hardly"
-still(lambda theme: curves_figure(counts, curves, title=title, across="ranks", theme=theme))
+lab.picture(curves_figure, counts, curves, title=title, across="ranks")
 
 # %% [markdown]
 # ## Two tiers: is a ring still the best?
@@ -180,7 +179,7 @@ sizes = tuple(10.0**power for power in range(3, 11))
 lines64 = {line.algorithm: line for line in group_cost(a100, tuple(range(64)), 64).lines["all_reduce"]}
 curves64 = {name: [float(line.seconds(size)) for size in sizes] for name, line in lines64.items()}
 title = "All-reduce over 64 GPUs of a100-dgx: for small tensors hops decide, for large ones bytes"
-still(lambda theme: curves_figure(sizes, curves64, title=title, across="bytes", unit="B", theme=theme))
+lab.picture(curves_figure, sizes, curves64, title=title, across="bytes", unit="B")
 
 # %%
 slower = {size: lines64["ring"].seconds(size) / lines64["tree"].seconds(size) for size in (1e4, 1e7, 1e10)}

@@ -48,10 +48,10 @@ def explore(
     return Explorer(chosen, knobs, views)
 
 
-def picture(figure: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Plot:
+def picture(figure: Callable[..., Any], args: tuple[Any, ...], how: str, options: dict[str, Any]) -> Plot:
     """See `lab.picture`."""
     shown = Plot(figure.__name__)
-    shown.show(lambda theme: figure(*args, **options, theme=theme), "")
+    shown.show(lambda theme: figure(*args, **options, theme=theme), "", how)
     return shown
 
 
