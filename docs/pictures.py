@@ -13,8 +13,8 @@ from pathlib import Path
 import nbformat
 from playwright.sync_api import Locator, sync_playwright
 
+from tests.browser.chromium import QUIET
 from tests.browser.jupyter import Lab, Server
-from tests.browser.test_report import QUIET
 
 IMAGES = Path(__file__).parent / "images"
 GALLERY = "gallery.ipynb"

@@ -22,7 +22,7 @@ from lab.figures.lanes import boxes, lay_out
 from lab.figures.palette import palette
 from lab.figures.timeline import bars
 from lab.timeline import module, portable, timeline_data
-from tests.browser.test_report import CHROMIUM, QUIET
+from tests.browser.chromium import PATH, QUIET
 from tests.lab.synthetic import LIFELIKE, synthetic
 
 MICROBATCHES = (3, 12, 48)  # about 5,000, 20,000 and 80,000 boxes on 64 ranks
@@ -92,7 +92,7 @@ def main() -> None:
     heads = ("boxes", "packed ms", "paint ms", "zoom ms", "drawing ms", "plotly paint ms", "zoom ms", "ratio", "ratio")
     print("".join(f"{head:>17}" for head in heads))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=PATH, args=QUIET)
         for microbatches in MICROBATCHES:
             path, count, packed = page_of(microbatches, Path(folder))
             ours, theirs = measure(browser.new_page(), path)

@@ -168,13 +168,15 @@ class Explorer:
     def slider(self, knob: str) -> Locator:
         return self.root.locator(f"[data-knob={knob}] input[type=range]")
 
-    def knobs(self) -> list[str]:
-        """The names of its sliders."""
-        return [str(one.get_attribute("data-knob")) for one in self.root.locator(".knob.slider").all()]
-
-    def way(self, knob: str) -> str:
-        """A key that moves the slider of a knob from where it stands."""
-        return str(self.slider(knob).evaluate("i => Number(i.value) < Number(i.max) ? 'ArrowRight' : 'ArrowLeft'"))
+    def move(self) -> tuple[str, str]:
+        """(knob, key) that moves a slider to a legal stop and so starts a run."""
+        for knob in self.root.locator(".knob.slider:not([data-knob=link_speed])").all():
+            at = int(knob.locator("input").input_value())
+            legal = knob.locator(".stops i").evaluate_all("stops => stops.map(stop => stop.className === 'legal')")
+            key = "ArrowRight" if any(legal[at + 1 :]) else "ArrowLeft" if any(legal[:at]) else ""
+            if key:
+                return str(knob.get_attribute("data-knob")), key
+        raise AssertionError("no slider can be moved")
 
     def press(self, knob: str, key: str) -> None:
         """Presses a key on the slider of a knob. It must be reachable, and say what it is."""

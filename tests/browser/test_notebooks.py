@@ -8,24 +8,15 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from notebooks.build import sources
 from tests.browser import sample
 from tests.browser.jupyter import Explorer, Lab, Server
-from tests.browser.test_report import CHROMIUM, QUIET
 
 SOURCES = sources()
 NAMES = [f"{source.name}.ipynb" for source in SOURCES]
 EXPLORERS = {f"{source.name}.ipynb" for source in sources() if any("lab.explore(" in c.source for c in source.cells)}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +51,11 @@ def opened(page: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
     page.close()
 
 
-def moves(explorer: Explorer, knob: str) -> None:
+def moves(explorer: Explorer) -> None:
     """Moves a slider by one stop, by keyboard, and waits for the new run in every figure."""
     before = explorer.wait("measured", "replayed")
     explorer.drawn(before)
-    explorer.press(knob, explorer.way(knob))
+    explorer.press(*explorer.move())
     after = explorer.wait("measured", "replayed", other_than=before)
     assert after and after != before
     explorer.drawn(after)
@@ -85,7 +76,7 @@ def test_the_driver_sees_what_is_wrong(opened: Lab) -> None:
 def test_a_slider_moved_by_keyboard_starts_a_run_and_the_figures_change_to_it(opened: Lab) -> None:
     opened.run_all()
     assert opened.errors() == []
-    moves(opened.explorer(), "dp")
+    moves(opened.explorer())
     assert len(list(opened.server.runs.glob("*/run.json"))) >= 3
     opened.theme("dark")
     assert (opened.barriers(), opened.complaints, opened.strangers()) == ([], [], set())
@@ -107,8 +98,7 @@ def test_every_notebook_runs_in_jupyterlab(opened: Lab, request: pytest.FixtureR
     opened.run_all()
     assert opened.errors() == []
     if request.node.callspec.params["opened"] in EXPLORERS:
-        explorer = opened.explorer()
-        moves(explorer, explorer.knobs()[0])
+        moves(opened.explorer())
     opened.theme("dark")
     assert opened.barriers() == []
     opened.theme("light")

@@ -4,12 +4,11 @@ opened proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from engine.job import Job
 from engine.replay import replay
@@ -18,29 +17,10 @@ from lab.report import write_report
 from tests.engine.clusters import cluster
 from tests.lab.fake_run import fake_run, simulated_run
 
-CHROMIUM = "/usr/bin/chromium"
-QUIET = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 TIMELINES = ["timeline", "comparison"]
 FIGURES = ["shares", "grid", "memory", "memory-over-time", "communication", "matrix"]
 CUBE = Job.from_options(dp=2, tp=2, pp=2, zero=1)
 DRAW_MS = 120_000  # six figures, one of them in 3D by software, on a busy two-core machine
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from engine.cluster import load_cluster
 from engine.job import Job
@@ -18,7 +18,6 @@ from engine.replay import replay
 from engine.simulate import simulate
 from lab.figures.palette import PALETTES
 from lab.timeline import module, portable, timeline_data
-from tests.browser.test_report import CHROMIUM, QUIET
 from tests.engine.clusters import cluster
 from tests.lab.synthetic import LIFELIKE, op, recording_of, synthetic
 
@@ -42,14 +41,6 @@ window.two = mount(document.getElementById("two"), {{ data: data[1], group: "pai
 </script></body></html>"""
 
 Open = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -270,6 +261,7 @@ IN_JUPYTER = """async (text) => {
         set: (name, value) => { values[name] = value; },
         save_changes: () => { model.saved++; },
         on: (name, call) => { handlers[name] = call; },
+        off: (name, call) => { if (handlers[name] === call) delete handlers[name]; },
         tell: (changes) => {
             Object.assign(values, changes);
             for (const name of Object.keys(changes)) handlers["change:" + name]();

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from engine.job import Job
 from lab.widgets import knobs
 from lab.widgets.modules import module, styles
-from tests.browser.test_report import CHROMIUM, QUIET
 
 CUBE = Job.from_options(dp=2, tp=2, pp=2, cluster="toy-2x4")
 
@@ -30,14 +28,6 @@ globalThis.model = {
   save_changes: () => sent.push({ ...state }),
 };
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield browser
-        browser.close()
 
 
 def shown(browser: Browser, script: str, state: dict[str, Any], **options: Any) -> Page:
