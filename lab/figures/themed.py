@@ -17,33 +17,48 @@ Patch = list[tuple[list[str | int], Any]]
 
 
 @dataclass(frozen=True)
-class Themed:
-    """data and layout as plain JSON values without the title, which pages show as text that wraps. height: pixels."""
+class Plain:
+    """A figure as plain JSON values, without the title, which pages show as text that wraps. height: pixels."""
 
     title: str
     height: int
     data: list[Any]
     layout: dict[str, Any]
+
+    @property
+    def drawn(self) -> dict[str, Any]:
+        return {"data": self.data, "layout": self.layout}
+
+
+@dataclass(frozen=True)
+class Themed:
+    """The light figure, and what turns it into the dark one."""
+
+    light: Plain
     dark: Patch
 
-    def value(self) -> dict[str, Any]:
-        return {"data": self.data, "layout": self.layout, "dark": self.dark}
+    @property
+    def title(self) -> str:
+        return self.light.title
 
-    def json(self) -> str:
-        return json.dumps(self.value(), separators=(",", ":"))
+    @property
+    def height(self) -> int:
+        return self.light.height
+
+    def value(self) -> dict[str, Any]:
+        return {**self.light.drawn, "dark": self.dark}
 
 
 def themed(draw: Draw) -> Themed:
-    light, dark = _spec(draw("light")), _spec(draw("dark"))
-    title = light["layout"]["title"]["text"]
-    for spec in (light, dark):
-        spec["layout"]["title"] = {"automargin": False}
-    return Themed(title, light["layout"]["height"], light["data"], light["layout"], differences(light, dark))
+    light = plain(draw("light"))
+    return Themed(light, differences(light.drawn, plain(draw("dark")).drawn))
 
 
-def _spec(figure: go.Figure) -> dict[str, Any]:
+def plain(figure: go.Figure) -> Plain:
     found: dict[str, Any] = json.loads(plotly.io.to_json(figure, validate=False))
-    return {"data": found["data"], "layout": found["layout"]}
+    layout = found["layout"]
+    title = layout["title"]["text"]
+    return Plain(title, layout["height"], found["data"], {**layout, "title": {"automargin": False}})
 
 
 def differences(ours: Any, theirs: Any, path: tuple[str | int, ...] = ()) -> Patch:

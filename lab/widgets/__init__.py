@@ -52,6 +52,7 @@ def picture(figure: Callable[..., Any], args: tuple[Any, ...], how: str, options
     """See `lab.picture`."""
     shown = Plot(figure.__name__)
     shown.show(lambda theme: figure(*args, **options, theme=theme), "", how)
+    shown.complete()
     return shown
 
 

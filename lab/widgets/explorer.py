@@ -69,7 +69,7 @@ class Explorer(ipywidgets.VBox):
         self.panel = Panel(self._hear)
         self.views = Views(views)
         super().__init__([self.panel, self.views])
-        self._show_knobs()
+        self.panel.tell(knobs=self._described())
         self._changed(rerun=True)
         threading.Thread(target=_load_torch, name="shardlab-load").start()
 
@@ -90,12 +90,12 @@ class Explorer(ipywidgets.VBox):
             try:
                 self._state = _turned(before, name, value)
             except JobRefused as error:
-                self.panel.tell(said=str(error))
-            else:
-                self.panel.tell(said=settings.companions(before.job, self._state.job, name))
-            self._show_knobs()
+                self.panel.tell(said=str(error), knobs=self._described())
+                return
             if self._state != before:
                 self._changed(rerun=self._state.trained != before.trained)
+            if also := settings.companions(before.job, self._state.job, name):
+                self.panel.tell(said=also)
 
     def look_at(self, source: str) -> None:
         """Shows the times measured here, or those of the replay on the cluster."""
@@ -104,10 +104,10 @@ class Explorer(ipywidgets.VBox):
             self._changed(rerun=False)
 
     def cancel(self) -> None:
-        """Ends the run under way, if there is one."""
+        """Ends the run under way, or the one that would begin."""
         with self._lock:
-            if (job := self._background.wanted) is not None:
-                self._failures[job] = RunCancelled("the run was cancelled")
+            if self._state.trained not in self._runs:
+                self._failures[self._state.trained] = RunCancelled("the run was cancelled")
             self._background.cancel()
             self._changed(rerun=False)
 
@@ -119,7 +119,7 @@ class Explorer(ipywidgets.VBox):
 
     def settle(self, timeout: float = 60.0) -> bool:
         """Waits until the run is made and drawn, at most `timeout` seconds; whether it came to that."""
-        return self._background.settle(timeout) and self._drawer.settle(timeout)
+        return self._drawer.settle(timeout) and self._background.settle(timeout) and self._drawer.settle(timeout)
 
     def _hear(self, message: Message) -> None:
         match message.get("kind"):
@@ -136,12 +136,10 @@ class Explorer(ipywidgets.VBox):
 
     def _changed(self, rerun: bool) -> None:
         """Draws what is known of the state as it is, and has a run made where there is none."""
-        wanted = self._state.trained
-        if rerun and wanted not in self._runs:
-            self._failures.pop(wanted, None)
-            self._background.want(wanted)
-        elif rerun:
-            self._background.cancel()  # what was under way is for settings that have been left
+        if rerun:
+            self._failures.pop(self._state.trained, None)
+            if self._background.wanted != self._state.trained:
+                self._background.cancel()  # what is under way is for settings that have been left
         self._drawer.ask(self._state)
 
     def _told(self, attempt: Attempt, what: Progress | Run | Exception) -> None:
@@ -159,21 +157,30 @@ class Explorer(ipywidgets.VBox):
             self._drawer.ask(self._state)
 
     def _draw(self, state: State) -> None:
-        """Shows the best there is: a measurement or its replay, else the prediction. Called in the drawer's thread."""
+        """Shows the best there is: a measurement or its replay, else the prediction. Called in the drawer's thread.
+
+        What is quick comes first. A run starts when its prediction stands: it takes every core there is.
+        """
         run = self._runs.get(state.trained)
         try:
             shown, kind = self._best(state, run)
-            self.views.show(shown, runs=self._made(state))
+            self.views.begin(shown, runs=self._made(state))
         except Exception as error:  # the learner shall read it, and the next wish shall be drawn
             self.panel.tell(state="failed", headline=news.ending(error), busy=False)
             return
         with self._lock:
             if state != self._state:
                 return  # a newer one follows
+            if run is None and state.trained not in self._failures:
+                self._background.want(state.trained)
             self.panel.tell(
                 shown=kind, run="" if run is None else run.id, badge=news.badge(run), source=state.source,
                 sources=_sources(state), **self._progress(state, shown, kind),
             )  # fmt: skip
+            self.panel.tell(knobs=self._described())
+        self.views.finish()
+        if run is not None and state == self._state:
+            self.views.complete()
 
     def _best(self, state: State, run: Run | None) -> tuple[Run, str]:
         if run is None:
@@ -196,8 +203,8 @@ class Explorer(ipywidgets.VBox):
         first = runs.pop(state.trained, None)
         return (*([] if first is None else [first]), *runs.values())
 
-    def _show_knobs(self) -> None:
-        self.panel.tell(knobs=[settings.described(knob, self._state.job, self._state.link) for knob in self._knobs])
+    def _described(self) -> list[dict[str, Any]]:
+        return [settings.described(knob, self._state.job, self._state.link) for knob in self._knobs]
 
 
 def _load_torch() -> None:

@@ -1,5 +1,5 @@
 // One knob: a labelled slider, list or switch. Stops that are not legal are passed over, and the reason is said.
-const DEBOUNCE_MS = 120;
+const DEBOUNCE_MS = 40; // arrow keys held down repeat faster than this
 let count = 0;
 
 function stop(knob) {

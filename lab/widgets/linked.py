@@ -42,20 +42,37 @@ class Views(ipywidgets.VBox):
         self, run: Run, *, predicted: Run | None = None, runs: tuple[Run, ...] = (), step: int | None = None
     ) -> None:
         """Draws `run` in every view. predicted: laid over the timeline. runs: made before, for the bubble's curve."""
+        self.begin(run, predicted=predicted, runs=runs, step=step)
+        self.finish()
+        self.complete()
+
+    def begin(
+        self, run: Run, *, predicted: Run | None = None, runs: tuple[Run, ...] = (), step: int | None = None
+    ) -> None:
+        """The quick part of `show`: the timeline."""
         rank = self.rank if self.rank is not None and self.rank < run.job.world_size else None
         self._scene = Scene(run, rank, None, runs)
         self.choice.offer(run.job, rank)
-        if self.timeline is not None:
-            other = None if predicted is None else predicted.recording
-            by_hand = run.summary["bubble"]["formula"] is None
-            data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand)
-            where = f"On {run.summary['cluster']}" if run.status == "simulated" else "Measured here"
-            data["title"] = f"{where}. {data['title']}"
-            with self.timeline.hold_sync():
-                self.timeline.set_trait("window", None)
-                self.timeline.selected_op = self.timeline.cursor_ms = None
-                self.timeline.data = data
+        if self.timeline is None:
+            return
+        other = None if predicted is None else predicted.recording
+        by_hand = run.summary["bubble"]["formula"] is None
+        data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand)
+        where = f"On {run.summary['cluster']}" if run.status == "simulated" else "Measured here"
+        data["title"] = f"{where}. {data['title']}"
+        with self.timeline.hold_sync():
+            self.timeline.set_trait("window", None)
+            self.timeline.selected_op = self.timeline.cursor_ms = None
+            self.timeline.data = data
+
+    def finish(self) -> None:
+        """The rest of `show`: the figures, in the page's theme."""
         self._draw(*self.plots)
+
+    def complete(self) -> None:
+        """The figures in the other theme."""
+        for plot in self.plots.values():
+            plot.complete()
 
     def select(self, rank: int | None) -> None:
         """Marks a rank in every view; None marks none."""
@@ -66,7 +83,8 @@ class Views(ipywidgets.VBox):
         self.choice.rank = rank
         if self.timeline is not None:
             self.timeline.selected_rank = rank
-        self._draw(*self.plots)
+        self.finish()
+        self.complete()
 
     def _move_cursor(self, at_ms: float | None) -> None:
         if self._scene is not None and "activity" in self.plots:

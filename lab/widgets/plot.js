@@ -21,11 +21,12 @@ async function library(model) {
   }
 }
 
-/** The figure in light or dark: the dark one is the light one with some values changed. */
-function themed(model, dark) {
+/** The figure in the theme of the page, if it is known for that theme: what the other one has differently comes later. */
+function themed(model, theme) {
   const spec = JSON.parse(model.get("spec"));
-  if (dark) {
-    for (const [path, value] of spec.dark) {
+  const other = model.get("other") ? JSON.parse(model.get("other")) : {};
+  if (spec.theme !== theme && other.version === spec.version) {
+    for (const [path, value] of other.changes) {
       const last = path.pop();
       path.reduce((at, key) => at[key], spec)[last] = value;
     }
@@ -72,7 +73,7 @@ export default {
       if (gone) return;
       try {
         Plotly ??= await library(model);
-        const { data, layout } = themed(model, themeOf(el, "auto") === "dark");
+        const { data, layout } = themed(model, themeOf(el, "auto"));
         say();
         await Plotly.react(box, data, layout, CONFIG);
         width = box.offsetWidth;
@@ -93,9 +94,18 @@ export default {
       width = box.offsetWidth;
       return Plotly.Plots.resize(box);
     };
-    ask();
+    const dress = () => {
+      model.set("dark", themeOf(el, "auto") === "dark"); // the kernel makes that one first
+      model.save_changes();
+      ask();
+    };
+    const completed = () => {
+      if (model.get("spec") && JSON.parse(model.get("spec")).theme !== themeOf(el, "auto")) ask();
+    };
+    dress();
     model.on("change:spec change:run", ask); // another run may have the same picture
-    const unwatch = watchTheme(ask);
+    model.on("change:other", completed);
+    const unwatch = watchTheme(dress);
     const observer = new ResizeObserver(() => inTurn(fit));
     observer.observe(figure);
     return () => {
@@ -103,6 +113,7 @@ export default {
       unwatch();
       observer.disconnect();
       model.off("change:spec change:run", ask);
+      model.off("change:other", completed);
       Plotly?.purge(box);
     };
   },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ import traitlets
 from ipywidgets import widget_serialization
 from plotly.offline import get_plotlyjs
 
-from lab.figures.themed import Draw, themed
+from lab.figures.palette import Theme
+from lab.figures.themed import Draw, Plain, differences, plain
 from lab.widgets.modules import module, styles
 
 Click = dict[str, Any]
@@ -33,12 +35,18 @@ class Library(anywidget.AnyWidget):
 
 
 class Plot(anywidget.AnyWidget):
-    """One figure. `show` draws it; `on_click` hears {curve, point, x, y} of what the learner clicked."""
+    """One figure. `show` draws it; `on_click` hears {curve, point, x, y} of what the learner clicked.
+
+    Making a figure takes plotly some 50 ms, so the one for the page's theme comes first; `complete` adds the other,
+    and from then on the page changes its theme without asking.
+    """
 
     _esm = module("plot.js")
     _css = styles()
     library = traitlets.Instance(Library).tag(sync=True, **widget_serialization)
     spec = traitlets.Unicode("").tag(sync=True)
+    other = traitlets.Unicode("").tag(sync=True)
+    dark = traitlets.Bool(False).tag(sync=True)
     title = traitlets.Unicode("").tag(sync=True)
     how = traitlets.Unicode("").tag(sync=True)
     view = traitlets.Unicode("").tag(sync=True)
@@ -47,12 +55,24 @@ class Plot(anywidget.AnyWidget):
 
     def __init__(self, view: str) -> None:
         super().__init__(library=Library.only(), view=view)
+        self._shown: tuple[Draw, Theme, Plain] | None = None
+        self._version = 0
 
     def show(self, draw: Draw, run: str, how: str = "") -> None:
-        """Draws what `draw` makes, for light and dark pages, as one message. how: how to read it."""
-        found = themed(draw)
+        """Draws what `draw` makes for the page's theme, in one message. how: how to read it."""
+        theme: Theme = "dark" if self.dark else "light"
+        found = plain(draw(theme))
+        self._shown, self._version = (draw, theme, found), self._version + 1
+        text = _json({"theme": theme, "version": self._version, **found.drawn})
         with self.hold_sync():
-            self.title, self.height, self.run, self.how, self.spec = found.title, found.height, run, how, found.json()
+            self.title, self.height, self.run, self.how, self.spec = found.title, found.height, run, how, text
+
+    def complete(self) -> None:
+        """Adds what the figure looks like in the other theme."""
+        if self._shown is not None:
+            draw, theme, shown = self._shown
+            other = plain(draw("light" if theme == "dark" else "dark"))
+            self.other = _json({"version": self._version, "changes": differences(shown.drawn, other.drawn)})
 
     def on_click(self, heard: Callable[[Click], None]) -> None:
         def hear(_: Any, content: dict[str, Any], __: Any) -> None:
@@ -60,3 +80,7 @@ class Plot(anywidget.AnyWidget):
                 heard(content)
 
         self.on_msg(hear)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
