@@ -56,7 +56,7 @@ def main(names: list[str]) -> None:
         try:
             _write(server.folder / GALLERY, [RUNS, *chosen.values()])
             lab = Lab(browser, server)
-            lab.page.set_viewport_size({"width": 1200, "height": 1000})
+            lab.page.set_viewport_size({"width": 1200, "height": 2000})
             lab.open(GALLERY)
             lab.command("application:toggle-left-area")
             lab.run_all()

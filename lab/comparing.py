@@ -23,22 +23,23 @@ CATEGORY_NAMES = {
 
 @dataclass(frozen=True)
 class Line:
-    """One quantity of every run; None where a run has none. `words` says a value with its unit."""
+    """One quantity of every run; None where a run has none. `words` says a value with its unit, `gap` a difference."""
 
     name: str
     values: tuple[float | None, ...]
     words: Callable[[float], str]
+    gap: Callable[[float], str] | None = None
 
     def change(self, i: int) -> str:
         """Of run i against the first: signed, absolute and relative; "" where there is nothing to say."""
         first, value = self.values[0], self.values[i]
         if i == 0 or first is None or value is None:
             return ""
-        if value == first:
+        if self.words(value) == self.words(first):
             return "same"
         sign = "+" if value > first else "−"
         relative = "" if not first else f" ({sign}{percent(abs(value - first) / abs(first))})"
-        return f"{sign}{self.words(abs(value - first))}{relative}"
+        return f"{sign}{(self.gap or self.words)(abs(value - first))}{relative}"
 
 
 def refuse(runs: Sequence[Run]) -> None:
@@ -62,11 +63,11 @@ def lines(runs: Sequence[Run]) -> list[Line]:
 
 
 def _lines(runs: Sequence[Run]) -> Iterator[Line]:
-    def line(name: str, value: Callable[[Run], float | None], words: Callable[[float], str]) -> Line:
-        return Line(name, tuple(value(run) for run in runs), words)
+    def line(name: str, value: Callable[[Run], float | None], words: Callable[[float], str], gap: Any = None) -> Line:
+        return Line(name, tuple(value(run) for run in runs), words, gap)
 
     yield line("step time", step_seconds, seconds)
-    yield line("bubble, idle ÷ total", bubble, percent)
+    yield line("bubble, idle ÷ total", bubble, percent, lambda share: f"{100 * share:.0f} points")
     yield line("peak memory of the fullest rank", lambda run: _most(run, "total_peak"), nbytes)
     for category, name in CATEGORY_NAMES.items():
         yield line(f"{name}, fullest rank", lambda run, key=KEY[category]: _most(run, key), nbytes)  # type: ignore[misc]

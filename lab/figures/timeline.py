@@ -47,12 +47,13 @@ def _few(lanes: Lanes) -> bool:
 
 def timeline_title(recording: Recording, job: Job, step: int, by_hand: bool = False) -> str:
     """The point of the timeline in one line."""
-    found = f"Bubble {percent(bubble(recording, job, step))} = idle ÷ total on the compute streams of step {step}"
-    p, formula = job.plan.pp, bubble_formula(job)
+    share = f"{percent(bubble(recording, job, step))} = idle ÷ total on the compute streams of step {step}"
+    if job.plan.pp == 1 and not by_hand:
+        return f"Idle {share}; no pipeline"
+    formula = bubble_formula(job)
     if by_hand or formula is None:
-        return f"{found}; no formula is known for this program"
-    name = SCHEDULE_NAMES[job.plan.schedule]
-    return f"{found}; {name} formula {percent(formula)}" if p > 1 else f"{found}; no pipeline"
+        return f"Bubble {share}; no formula is known for this program"
+    return f"Bubble {share}; {SCHEDULE_NAMES[job.plan.schedule]} formula {percent(formula)}"
 
 
 def bars(found: dict[str, Boxes], p: Palette, theme: Theme) -> list[go.Bar]:

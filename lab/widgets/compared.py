@@ -11,6 +11,7 @@ from lab import comparing
 from lab.runs import Run
 from lab.timeline import TimelineWidget, timeline_data
 from lab.widgets.modules import styles
+from lab.wording import SCHEDULE_NAMES
 
 
 class Compared(ipywidgets.VBox):
@@ -30,8 +31,9 @@ class Compared(ipywidgets.VBox):
 def name(i: int, run: Run) -> str:
     """A, B… and the run's plan."""
     plan = run.job.plan
-    zero = f" ZeRO-{plan.zero}" if run.job.effective_zero else ""
-    return f"{chr(ord('A') + i)}: {plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline{zero}, {plan.schedule}"
+    zero = f", ZeRO-{plan.zero}" if run.job.effective_zero else ""
+    schedule = f", {SCHEDULE_NAMES[plan.schedule]}" if plan.pp > 1 else ""
+    return f"{chr(ord('A') + i)}: {plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline{zero}{schedule}"
 
 
 def _heading(text: str) -> ipywidgets.HTML:

@@ -50,11 +50,15 @@ class Timeline {
     ];
     this.observer = new ResizeObserver(() => this.draw());
     this.observer.observe(this.parts.root);
+    // a host may hide what is scrolled away, without a change of size when it comes back
+    this.sight = new IntersectionObserver(() => this.stale && this.drawOverlay());
+    this.sight.observe(this.parts.root);
   }
 
   destroy() {
     this.player.stop();
     this.observer.disconnect();
+    this.sight.disconnect();
     cancelAnimationFrame(this.frame);
     this.stops.forEach((stop) => stop());
     this.group.leave();
