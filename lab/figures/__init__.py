@@ -141,7 +141,7 @@ def memory_over_time(
     selected: the rank to show instead of `rank`. ranks: several of them, below each other; others: the same rank of
     other runs, below this one. At most `memory_time.MOST_PANELS` are drawn.
     """
-    for one in ranks:
+    for one in (rank, *ranks):
         checked(one, run.job)
     rank = rank if checked(selected, run.job) is None else selected or 0
     if others:

@@ -108,8 +108,8 @@ def _balls(
     text = [pointed(name) if b.rank == selected else name for b, name in zip(balls, text, strict=True)]
     line = {"color": p.ink, "width": int(named)}
     return go.Scatter3d(
-        x=x, y=y, z=z, mode="markers+text" if named else "markers", text=text, textposition="top center",
-        textfont={"size": 12 if few else 10, "color": p.ink}, customdata=[b.words for b in balls],
-        hovertemplate="%{customdata}<extra></extra>",
+        x=x, y=y, z=z, ids=[str(b.rank) for b in balls], mode="markers+text" if named else "markers", text=text,
+        textposition="top center", textfont={"size": 12 if few else 10, "color": p.ink},
+        customdata=[b.words for b in balls], hovertemplate="%{customdata}<extra></extra>",
         marker={"size": _size(mesh), "opacity": 1, "line": line, **marker}, **options,
     )  # fmt: skip

@@ -15,6 +15,9 @@ def all_reduce_bytes(runs: Sequence[HasSummary], theme: Theme = "light") -> go.F
     """What each replica of runs with ZeRO-0 sends of gradients in a step, against the number of replicas."""
     sent = {}
     for run in runs:
+        plan = run.job.plan
+        if plan.dp == 1 or plan.tp * plan.pp > 1 or plan.zero:
+            raise ValueError("what replicas send is told of runs with dp=2 or more, tp=1, pp=1 and zero=0.")
         nbytes = sum(row["logical_bytes"] for row in run.summary["communication"] if row["axis"] == "dp")
         sent[run.job.plan.dp] = nbytes / (parameters(run.job) * run.job.precision.grad)
     return all_reduce_figure(sent, theme=theme)

@@ -27,7 +27,7 @@ def ring_figure(rounds: Sequence[NDArray[np.int64]], *, theme: Theme = "light") 
     whole = make_subplots(rows, _COLUMNS, subplot_titles=names, horizontal_spacing=0.04, vertical_spacing=0.2)
     for k, held in enumerate(rounds):
         whole.add_trace(_square(held, n, [p.paper, p.blue], most), k // _COLUMNS + 1, k % _COLUMNS + 1)
-    done = next(k for k, held in enumerate(rounds) if (held == n).any())
+    done = next(k for k, held in enumerate(rounds) if (held == n).any(axis=1).all())
     exchanges = "1 exchange" if done == 1 else f"{done} exchanges"
     title = f"A complete piece on every rank after {exchanges}, all pieces after {len(rounds) - 1}"
     look = figure(title, theme, 60 + 200 * rows, []).layout

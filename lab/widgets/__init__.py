@@ -29,8 +29,6 @@ def view(run: Run, views: tuple[str, ...], predicted: Run | None, rank: int | No
     shown = Views(views or DEFAULT)
     shown.show(run, predicted=predicted, runs=(run,), step=step)
     if rank is not None:
-        if not 0 <= rank < run.job.world_size:
-            raise ValueError(f"rank={rank} is not of this run: its ranks are 0 to {run.job.world_size - 1}.")
         shown.select(rank)
     return shown
 

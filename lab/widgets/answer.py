@@ -19,7 +19,7 @@ class Choices:
 
     def read(self, given: Any) -> str:
         """Raises `ValueError` for an answer that was not on offer."""
-        if given not in self.feedback:
+        if not isinstance(given, str) or given not in self.feedback:
             raise ValueError(f"{given!r} is not one of the answers: choose {', '.join(self.feedback)}.")
         return str(given)
 

@@ -15,7 +15,7 @@ from lab.runs import Run
 from lab.widgets.latest import Latest
 
 _turn = threading.Lock()
-"""Background runs take turns: two at once would only measure each other."""
+"""Runs of explorers and questions take turns: two at once would only measure each other."""
 _LOOK = 0.05  # seconds between looks at `cancel` while another run has its turn
 
 
@@ -68,20 +68,20 @@ class Background:
 
     def _execute(self, attempt: Attempt) -> None:
         try:
-            with _taking_turns(attempt.cancel):
+            with taking_turns(attempt.cancel):
                 result: Run | Exception = run_job(
                     attempt.job, on_progress=lambda news: self._told(attempt, news), cancel=attempt.cancel
                 )
         except Exception as error:  # whatever it is, the learner shall read it and the next wish shall run
             result = error
+        self._told(attempt, result)  # who asks what is wanted must know the result before it is no longer wanted
         with self._lock:
             if self._newest is attempt:
                 self._newest = None
-        self._told(attempt, result)
 
 
 @contextmanager
-def _taking_turns(cancel: threading.Event) -> Iterator[None]:
+def taking_turns(cancel: threading.Event) -> Iterator[None]:
     """Raises `RunCancelled` if `cancel` is set before it is our turn."""
     while not _turn.acquire(timeout=_LOOK):
         if cancel.is_set():

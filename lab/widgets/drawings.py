@@ -35,9 +35,9 @@ class Drawing:
     pick: Callable[[Scene, Click], int | None] = lambda scene, click: None
 
 
-def _rank_of_point(scene: Scene, click: Click) -> int | None:
-    """Of the grid: its last trace holds the ranks in order."""
-    return int(click["point"]) if click["point"] < scene.run.job.world_size else None
+def _ball(scene: Scene, click: Click) -> int | None:
+    """Of the grid: each ball carries its rank."""
+    return int(click["id"]) if click["id"] else None
 
 
 def _listed(scene: Scene) -> list[int]:
@@ -63,12 +63,12 @@ DRAWINGS: dict[str, Drawing] = {
     "grid": Drawing(
         lambda s, theme: figures.grid(s.run, theme=theme, selected=s.rank),
         "Each ball is a rank; lines join the ranks that talk along each axis. Drag to turn it.",
-        pick=_rank_of_point,
+        pick=_ball,
     ),
     "activity": Drawing(
         lambda s, theme: figures.grid(s.run, colour="activity", at_ms=s.at_ms, theme=theme, selected=s.rank),
         "What each rank does at the cursor's time. Move the cursor in the timeline.",
-        pick=_rank_of_point,
+        pick=_ball,
     ),
     "memory": Drawing(
         lambda s, theme: figures.memory(s.run, theme=theme, selected=s.rank),

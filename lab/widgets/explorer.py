@@ -90,12 +90,12 @@ class Explorer(ipywidgets.VBox):
             try:
                 self._state = _turned(before, name, value)
             except JobRefused as error:
+                self.panel.tell(said="", knobs=[])  # or the browser takes what follows for what it has already
                 self.panel.tell(said=str(error), knobs=self._described())
                 return
             if self._state != before:
                 self._changed(rerun=self._state.trained != before.trained)
-            if also := settings.companions(before.job, self._state.job, name):
-                self.panel.tell(said=also)
+            self.panel.tell(said=settings.companions(before.job, self._state.job, name))
 
     def look_at(self, source: str) -> None:
         """Shows the times measured here, or those of the replay on the cluster."""
@@ -118,7 +118,7 @@ class Explorer(ipywidgets.VBox):
             self._changed(rerun=True)
 
     def settle(self, timeout: float = 60.0) -> bool:
-        """Waits until the run is made and drawn, at most `timeout` seconds; whether it came to that."""
+        """Waits until the run is made and drawn, at most `timeout` seconds for each; whether it came to that."""
         return self._drawer.settle(timeout) and self._background.settle(timeout) and self._drawer.settle(timeout)
 
     def _hear(self, message: Message) -> None:
@@ -145,8 +145,9 @@ class Explorer(ipywidgets.VBox):
     def _told(self, attempt: Attempt, what: Progress | Run | Exception) -> None:
         """Hears of a run under way; called in its thread."""
         with self._lock:
+            shown = attempt.job == self._state.trained
             if isinstance(what, Progress):
-                if attempt.job == self._state.trained:
+                if shown:
                     self.panel.tell(**news.progress(what))
                 return
             if isinstance(what, Run):
@@ -154,23 +155,25 @@ class Explorer(ipywidgets.VBox):
                 self._failures.pop(attempt.job, None)
             elif not isinstance(what, RunCancelled):
                 self._failures[attempt.job] = what
-            self._drawer.ask(self._state)
+            if shown:
+                self._drawer.ask(self._state)
 
     def _draw(self, state: State) -> None:
-        """Shows the best there is: a measurement or its replay, else the prediction. Called in the drawer's thread.
-
-        What is quick comes first. A run starts when its prediction stands: it takes every core there is.
-        """
-        run = self._runs.get(state.trained)
+        """Shows the best there is: a measurement or its replay, else the prediction. Called in the drawer's thread."""
         try:
-            shown, kind = self._best(state, run)
-            self.views.begin(shown, runs=self._made(state))
+            self._show(state)
         except Exception as error:  # the learner shall read it, and the next wish shall be drawn
             self.panel.tell(state="failed", headline=news.ending(error), busy=False)
-            return
+
+    def _show(self, state: State) -> None:
+        """What is quick comes first. A run starts when its prediction stands: it takes every core there is."""
         with self._lock:
-            if state != self._state:
-                return  # a newer one follows
+            run, made = self._runs.get(state.trained), self._made(state)
+        shown, kind = self._best(state, run)
+        self.views.begin(shown, runs=made)
+        with self._lock:
+            if state != self._state or self._runs.get(state.trained) is not run:
+                return  # newer news follow
             if run is None and state.trained not in self._failures:
                 self._background.want(state.trained)
             self.panel.tell(
@@ -189,10 +192,10 @@ class Explorer(ipywidgets.VBox):
 
     def _progress(self, state: State, shown: Run, kind: str) -> dict[str, Any]:
         """What goes on, for the panel."""
-        busy = self._background.wanted == state.trained
-        words = news.headline(shown, kind, state.cluster_words)
         failure = self._failures.get(state.trained)
-        if kind == "predicted" and failure is not None and not busy:
+        busy = kind == "predicted" and failure is None
+        words = news.headline(shown, kind, state.cluster_words)
+        if kind == "predicted" and failure is not None:
             name = "cancelled" if isinstance(failure, RunCancelled) else "failed"
             return {"state": name, "headline": f"{news.ending(failure)} {words}", "busy": False}
         return {"state": "running" if busy else kind, "headline": words, "busy": busy, "progress": 0.05}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from typing import Any
 
 import ipywidgets
@@ -22,6 +24,7 @@ class Views(ipywidgets.VBox):
     def __init__(self, views: tuple[str, ...] = DEFAULT) -> None:
         refuse_unknown(views)
         self._scene: Scene | None = None
+        self._lock = threading.RLock()  # the kernel's thread chooses ranks while another draws runs
         self.choice = RankChoice()
         self.timeline = TimelineWidget() if "timeline" in views else None
         self.plots = {name: Plot(name) for name in views if name != "timeline"}
@@ -50,46 +53,55 @@ class Views(ipywidgets.VBox):
         self, run: Run, *, predicted: Run | None = None, runs: tuple[Run, ...] = (), step: int | None = None
     ) -> None:
         """The quick part of `show`: the timeline."""
-        rank = self.rank if self.rank is not None and self.rank < run.job.world_size else None
-        self._scene = Scene(run, rank, None, runs)
-        self.choice.offer(run.job, rank)
-        if self.timeline is None:
-            return
-        other = None if predicted is None else predicted.recording
+        with self._lock:
+            rank = self.rank if self.rank is not None and self.rank < run.job.world_size else None
+            self._scene = Scene(run, rank, None, runs)
+            self.choice.offer(run.job, rank)
+            if self.timeline is not None:
+                self._begin_timeline(self.timeline, self._scene, predicted, step)
+
+    def _begin_timeline(self, shown: TimelineWidget, scene: Scene, predicted: Run | None, step: int | None) -> None:
+        run, other = scene.run, None if predicted is None else predicted.recording
         by_hand = run.summary["bubble"]["formula"] is None
         data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand)
         where = f"On {run.summary['cluster']}" if run.status == "simulated" else "Measured here"
         data["title"] = f"{where}. {data['title']}"
-        with self.timeline.hold_sync():
-            self.timeline.set_trait("window", None)
-            self.timeline.selected_op = self.timeline.cursor_ms = None
-            self.timeline.data = data
+        with shown.hold_sync():
+            shown.set_trait("window", None)
+            shown.selected_op = shown.cursor_ms = None
+            shown.data, shown.selected_rank = data, scene.rank
 
     def finish(self) -> None:
         """The rest of `show`: the figures, in the page's theme."""
-        self._draw(*self.plots)
+        with self._lock:
+            self._draw(*self.plots)
 
     def complete(self) -> None:
         """The figures in the other theme."""
-        for plot in self.plots.values():
-            plot.complete()
+        with self._lock:
+            for plot in self.plots.values():
+                plot.complete()
 
     def select(self, rank: int | None) -> None:
-        """Marks a rank in every view; None marks none."""
-        scene = self._scene
-        if scene is None or rank == scene.rank:
-            return
-        self._scene = Scene(scene.run, rank, scene.at_ms, scene.runs)
-        self.choice.rank = rank
-        if self.timeline is not None:
-            self.timeline.selected_rank = rank
-        self.finish()
-        self.complete()
+        """Marks a rank in every view; None marks none. Raises `ValueError` for a rank that the run does not have."""
+        with self._lock:
+            scene = self._scene
+            if scene is None or rank == scene.rank:
+                return
+            if rank is not None and not 0 <= rank < scene.run.job.world_size:
+                raise ValueError(f"rank={rank} is not of this run: its ranks are 0 to {scene.run.job.world_size - 1}.")
+            self._scene = replace(scene, rank=rank)
+            self.choice.rank = rank
+            if self.timeline is not None:
+                self.timeline.selected_rank = rank
+            self._draw(*self.plots)
+            self.complete()
 
     def _move_cursor(self, at_ms: float | None) -> None:
-        if self._scene is not None and "activity" in self.plots:
-            self._scene = Scene(self._scene.run, self._scene.rank, at_ms, self._scene.runs)
-            self._draw("activity")
+        with self._lock:
+            if self._scene is not None and "activity" in self.plots:
+                self._scene = replace(self._scene, at_ms=at_ms)
+                self._draw("activity")
 
     def _draw(self, *names: str) -> None:
         scene = self._scene
@@ -106,8 +118,9 @@ class Views(ipywidgets.VBox):
 
     def _hearer(self, name: str) -> Any:
         def hear(click: Click) -> None:
-            if self._scene is not None:
-                rank = DRAWINGS[name].pick(self._scene, click)
-                self.select(None if rank == self._scene.rank else rank)
+            with self._lock:
+                if self._scene is not None:
+                    rank = DRAWINGS[name].pick(self._scene, click)
+                    self.select(None if rank == self._scene.rank else rank)
 
         return hear

@@ -1,5 +1,6 @@
 // The explorer's controls: knobs that only stop at legal settings, what is going on, and whether the run is right.
 import { knobElement } from "./knob.js";
+import { listener } from "./listen.js";
 
 const FRAME = `
   <form class="knobs"></form>
@@ -67,15 +68,14 @@ export default {
     };
     part.cancel.addEventListener("click", () => model.send({ kind: "cancel" }));
     part.again.addEventListener("click", () => model.send({ kind: "again" }));
-    model.on("change:knobs", turn);
-    model.on("change:said", () => say(model.get("said")));
-    for (const name of ["state", "run", "shown", "headline", "badge", "busy", "progress", "sources", "source"]) {
-      model.on(`change:${name}`, tell);
-    }
+    const hear = listener(model);
+    hear.on(["knobs"], turn);
+    hear.on(["said"], () => say(model.get("said")));
+    hear.on(["state", "run", "shown", "headline", "badge", "busy", "progress", "sources", "source"], tell);
     turn();
     tell();
     say(model.get("said"));
     el.replaceChildren(root);
-    return () => ["knobs", "said"].forEach((name) => model.off(`change:${name}`));
+    return hear.stop;
   },
 };

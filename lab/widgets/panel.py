@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import anywidget
 import traitlets
 
 from lab.widgets.modules import module, styles
+from lab.widgets.news import NOT_RUN
 
 Message = dict[str, Any]
 
@@ -27,7 +29,7 @@ class Panel(anywidget.AnyWidget):
     run = traitlets.Unicode("").tag(sync=True)
     shown = traitlets.Unicode("").tag(sync=True)
     headline = traitlets.Unicode("").tag(sync=True)
-    badge = traitlets.Dict({"verdict": "unknown", "text": "not run yet"}).tag(sync=True)
+    badge = traitlets.Dict(NOT_RUN).tag(sync=True)
     busy = traitlets.Bool(False).tag(sync=True)
     progress = traitlets.Float(0.0).tag(sync=True)
     source = traitlets.Unicode("measured").tag(sync=True)
@@ -35,10 +37,11 @@ class Panel(anywidget.AnyWidget):
 
     def __init__(self, heard: Callable[[Message], None]) -> None:
         super().__init__()
+        self._telling = threading.RLock()  # runs, drawings and wishes tell, each in a thread of its own
         self.on_msg(lambda _, content, __: heard(content))
 
     def tell(self, **news: Any) -> None:
         """Several values in one message."""
-        with self.hold_sync():
+        with self._telling, self.hold_sync():
             for name, value in news.items():
                 setattr(self, name, value)

@@ -1,4 +1,5 @@
 // A plotly figure in the colours of the page. plotly.js comes from the kernel, once a page: nothing is fetched.
+import { listener } from "./listen.js";
 import { themeOf, watchTheme } from "./theme.js";
 
 const LIBRARY = Symbol.for("shardlab.plotly");
@@ -56,7 +57,7 @@ function frame(model, el) {
 /** Draws when its turn comes. Figures take turns, and the page is free in between: other widgets must start meanwhile. */
 function inTurn(draw) {
   const free = () => new Promise((go) => (globalThis.requestIdleCallback ?? setTimeout)(go, { timeout: 1000 }));
-  globalThis[TURNS] = (globalThis[TURNS] ?? Promise.resolve()).then(free).then(draw);
+  globalThis[TURNS] = (globalThis[TURNS] ?? Promise.resolve()).then(free).then(draw).catch(console.error);
 }
 
 export default {
@@ -66,13 +67,14 @@ export default {
     let Plotly, width = 0, asked = false, gone = false;
     const click = ({ points: [p] }) => {
       const [x, y] = [p.x, p.y].map((v) => (typeof v === "number" ? v : String(v)));
-      model.send({ kind: "click", curve: p.curveNumber, point: p.pointNumber, x, y });
+      model.send({ kind: "click", id: p.id ?? "", x, y });
     };
     const draw = async () => {
       asked = false;
       if (gone) return;
       try {
         Plotly ??= await library(model);
+        if (gone) return;
         const { data, layout } = themed(model, themeOf(el, "auto"));
         say();
         await Plotly.react(box, data, layout, CONFIG);
@@ -92,7 +94,7 @@ export default {
     const fit = () => {
       if (gone || !Plotly || !box.offsetWidth || box.offsetWidth === width) return;
       width = box.offsetWidth;
-      return Plotly.Plots.resize(box);
+      return Plotly.Plots.resize(box).catch(fail);
     };
     const dress = () => {
       model.set("dark", themeOf(el, "auto") === "dark"); // the kernel makes that one first
@@ -103,8 +105,9 @@ export default {
       if (model.get("spec") && JSON.parse(model.get("spec")).theme !== themeOf(el, "auto")) ask();
     };
     dress();
-    model.on("change:spec change:run", ask); // another run may have the same picture
-    model.on("change:other", completed);
+    const hear = listener(model);
+    hear.on(["spec", "run"], ask); // another run may have the same picture
+    hear.on(["other"], completed);
     const unwatch = watchTheme(dress);
     const observer = new ResizeObserver(() => inTurn(fit));
     observer.observe(figure);
@@ -112,8 +115,7 @@ export default {
       gone = true;
       unwatch();
       observer.disconnect();
-      model.off("change:spec change:run", ask);
-      model.off("change:other", completed);
+      hear.stop();
       Plotly?.purge(box);
     };
   },

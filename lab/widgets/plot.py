@@ -35,7 +35,7 @@ class Library(anywidget.AnyWidget):
 
 
 class Plot(anywidget.AnyWidget):
-    """One figure. `show` draws it; `on_click` hears {curve, point, x, y} of what the learner clicked.
+    """One figure. `show` draws it; `on_click` hears {id, x, y} of what the learner clicked.
 
     Making a figure takes plotly some 50 ms, so the one for the page's theme comes first; `complete` adds the other,
     and from then on the page changes its theme without asking.
@@ -56,7 +56,8 @@ class Plot(anywidget.AnyWidget):
     def __init__(self, view: str) -> None:
         super().__init__(library=Library.only(), view=view)
         self._shown: tuple[Draw, Theme, Plain] | None = None
-        self._version = 0
+        self._version = self._completed = 0
+        self.observe(lambda _: self.complete(), "dark")
 
     def show(self, draw: Draw, run: str, how: str = "") -> None:
         """Draws what `draw` makes for the page's theme, in one message. how: how to read it."""
@@ -68,11 +69,14 @@ class Plot(anywidget.AnyWidget):
             self.title, self.height, self.run, self.how, self.spec = found.title, found.height, run, how, text
 
     def complete(self) -> None:
-        """Adds what the figure looks like in the other theme."""
-        if self._shown is not None:
-            draw, theme, shown = self._shown
-            other = plain(draw("light" if theme == "dark" else "dark"))
-            self.other = _json({"version": self._version, "changes": differences(shown.drawn, other.drawn)})
+        """Adds what the figure looks like in the other theme, unless it is there."""
+        if self._shown is None or self._completed == self._version:
+            return
+        version, (draw, theme, shown) = self._version, self._shown
+        other = plain(draw("light" if theme == "dark" else "dark"))
+        if version == self._version:  # else another figure has taken its place meanwhile
+            self._completed = version
+            self.other = _json({"version": version, "changes": differences(shown.drawn, other.drawn)})
 
     def on_click(self, heard: Callable[[Click], None]) -> None:
         def hear(_: Any, content: dict[str, Any], __: Any) -> None:

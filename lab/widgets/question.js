@@ -1,4 +1,6 @@
 // A question that must be answered before its run shows. What was answered cannot be changed, only asked again.
+import { listener } from "./listen.js";
+
 let count = 0;
 
 function choices(model, fieldset, name) {
@@ -59,10 +61,12 @@ export default {
         else input.value = given ?? "";
       }
     };
-    model.on("change:state change:hint change:feedback", show);
-    model.on("change:given", fill);
+    const hear = listener(model);
+    hear.on(["state", "hint", "feedback"], show);
+    hear.on(["given"], fill);
     fill();
     show();
     el.replaceChildren(root);
+    return hear.stop;
   },
 };

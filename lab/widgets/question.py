@@ -13,6 +13,8 @@ import traitlets
 from lab.learner import Learner
 from lab.runs import Run
 from lab.widgets.answer import Answers, Choices, Number
+from lab.widgets.background import taking_turns
+from lab.widgets.latest import Latest
 from lab.widgets.modules import module, styles
 
 _RUNNING = "Locked in. The processes are running…"
@@ -42,7 +44,7 @@ class Question(ipywidgets.VBox):
         answers: Answers,
         truth: Callable[[Run], Any],
         run: Callable[[], Run],
-        then: Callable[[Run], ipywidgets.Widget] | None,
+        then: Callable[[Run], ipywidgets.Widget],
         learner: Learner | None = None,
     ) -> None:
         self._key, self._answers, self._truth, self._run, self._then = key, answers, truth, run, then
@@ -51,25 +53,29 @@ class Question(ipywidgets.VBox):
         scale = vars(answers) if isinstance(answers, Number) else {}
         self.form = Form(question=question, choices=choices, number=scale, hint=self._before())
         self.form.on_msg(lambda _, content, __: self._hear(content))
+        self._latest: Latest[Any] = Latest(self._reveal)
         super().__init__([self.form])
 
-    def answer(self, given: Any) -> threading.Thread | None:
-        """Locks the answer in and starts the run in a thread, which is returned; None if it cannot be understood."""
+    def answer(self, given: Any) -> bool:
+        """Locks the answer in and starts the run in a thread; False if it cannot be understood, or comes too late."""
         if self.form.state != "open":
-            return None
+            return False
         try:
             value = self._answers.read(given)
         except ValueError as error:
             self.form.hint = str(error)
-            return None
+            return False
         with self.form.hold_sync():
             self.form.state, self.form.given, self.form.hint = "running", value, _RUNNING
-        thread = threading.Thread(target=self._reveal, args=(value,), name="shardlab-question", daemon=True)
-        thread.start()
-        return thread
+        self._latest.ask(value)
+        return True
+
+    def settle(self, timeout: float = 60.0) -> bool:
+        """Waits until the run has been revealed, at most `timeout` seconds; whether it came to that."""
+        return self._latest.settle(timeout)
 
     def ask_again(self) -> None:
-        """Opens the question once more; what was answered first stays on record."""
+        """Opens the question once more. The newest answer is the one on record."""
         with self.form.hold_sync():
             self.form.state, self.form.given, self.form.hint, self.form.feedback = "open", None, "", ""
         self.children = [self.form]
@@ -82,17 +88,18 @@ class Question(ipywidgets.VBox):
 
     def _reveal(self, value: Any) -> None:
         try:
-            run = self._run()
+            with taking_turns(threading.Event()):
+                run = self._run()
             right, words = self._answers.judge(value, self._truth(run))
-            shown = None if self._then is None else self._then(run)
+            shown = self._then(run)
+            self._learner.record("prediction", self._key, {"given": value, "right": right})
         except Exception as error:  # the learner shall read it, and may answer again
             with self.form.hold_sync():
                 self.form.state, self.form.hint = "open", f"The run did not end well: {error}"
             return
-        self._learner.record("prediction", self._key, {"given": value, "right": right})
         with self.form.hold_sync():
             self.form.state, self.form.hint, self.form.feedback = "answered", "", words
-        self.children = [self.form, *([shown] if shown is not None else [])]
+        self.children = [self.form, shown]
 
     def _before(self) -> str:
         found = self._learner.get("prediction", self._key)

@@ -1,4 +1,6 @@
 // A labelled list of ranks; the chosen one is marked in every view.
+import { listener } from "./listen.js";
+
 let count = 0;
 
 export default {
@@ -20,9 +22,10 @@ export default {
       model.set("rank", select.value === "" ? null : Number(select.value));
       model.save_changes();
     });
-    model.on("change:ranks", show);
-    model.on("change:rank", show);
+    const hear = listener(model);
+    hear.on(["ranks", "rank"], show);
     show();
     el.replaceChildren(box);
+    return hear.stop;
   },
 };

@@ -108,6 +108,18 @@ def test_the_kernel_can_move_every_knob_and_what_it_says_is_shown(browser: Brows
     assert {"kind": "cancel"} in wishes(page)
 
 
+def test_a_refused_wish_brings_the_slider_back_and_the_same_sentence_is_said_again(browser: Browser) -> None:
+    page = panel(browser)
+    knob(page, "zero").focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+        assert wishes(page)
+        page.evaluate("const k = model.get('knobs'); model.set('said', ''); model.set('knobs', []);"
+                      "model.set('said', 'not here'); model.set('knobs', k)")  # fmt: skip
+        assert knob(page, "zero").get_attribute("aria-valuetext") == "0"
+        assert page.inner_text(".said") == "not here"
+
+
 def test_the_source_of_times_is_one_switch(browser: Browser) -> None:
     page = panel(browser)
     page.get_by_label("Replayed").check()

@@ -12,6 +12,7 @@ import pytest
 import lab
 from engine.job import Job, JobRefused
 from engine.launch import RunCancelled
+from lab import figures
 from lab.execution import Progress
 from lab.runs import Run
 from lab.store import Store
@@ -124,7 +125,47 @@ def test_the_newest_wish_wins(runs: Path) -> None:
     explorer.turn("zero", 3)
     explorer.cancel()
     assert explorer.settle(PATIENCE)
-    assert {entry.info.status for entry in Store(runs).entries()} <= {"stopped"}
+    assert {entry.info.status for entry in Store(runs).entries()} == {"stopped"}
+    explorer.again()
+    explorer.turn("dp", 2)
+    explorer.cancel()
+    assert explorer.settle(PATIENCE)
+    assert (explorer.run, explorer.panel.state) == (None, "cancelled")
+
+
+def test_many_wishes_in_a_row_end_with_the_last_one_measured_and_shown_everywhere(explorer: Explorer) -> None:
+    for zero in (1, 2, 3, 0, 3, 1, 2):
+        explorer.turn("zero", zero)
+    assert explorer.settle(PATIENCE)
+    assert explorer.run is not None and explorer.run.job.plan.zero == 2
+    assert explorer.panel.run == explorer.views.plots["memory"].run == explorer.run.id
+    assert explorer.panel.state == "measured"
+
+
+def test_ranks_chosen_while_runs_are_drawn_leave_no_old_run_behind() -> None:
+    first, second = (lab.simulate(dp=4, zero=zero, cluster="toy-2x4") for zero in (0, 3))
+    views = lab.view(first, "timeline", "memory")
+    drawing = threading.Thread(target=lambda: [views.show(run) for run in (second, first) * 3 + (second,)])
+    drawing.start()
+    for n in range(40):
+        views.select(n % 4)
+    drawing.join(PATIENCE)
+    views.select(None)
+    expected = lab.view(second, "timeline", "memory")
+    assert views.plots["memory"].title == expected.plots["memory"].title
+    assert views.timeline is not None and expected.timeline is not None
+    assert views.timeline.data["title"] == expected.timeline.data["title"]
+
+
+def test_a_click_on_a_ball_means_its_rank_whatever_the_others_do() -> None:
+    run = lab.simulate(dp=2, pp=2, cluster="toy-2x4")
+    views = lab.view(run, "activity")
+    balls = [trace for trace in figures.grid(run, colour="activity").data if trace.ids is not None]
+    assert sorted(rank for trace in balls for rank in trace.ids) == ["0", "1", "2", "3"]
+    assert len(balls) > 1, "ranks do different things"
+    chosen = balls[-1].ids[0]
+    views.plots["activity"]._handle_custom_msg({"kind": "click", "id": chosen, "x": 0, "y": 0}, [])
+    assert views.rank == int(chosen)
 
 
 def test_a_job_that_cannot_run_is_refused_before_anything_starts(runs: Path) -> None:
@@ -142,7 +183,7 @@ def test_choosing_a_rank_in_one_view_marks_it_in_all(explorer: Explorer) -> None
     views.timeline.selected_rank = 1
     assert views.choice.rank == 1
     assert views.plots["memory"].spec != before
-    views.plots["memory"]._handle_custom_msg({"kind": "click", "curve": 0, "point": 0, "x": 0.2, "y": 1.0}, [])
+    views.plots["memory"]._handle_custom_msg({"kind": "click", "id": "", "x": 0.2, "y": 1.0}, [])
     assert views.timeline.selected_rank == 0
 
 

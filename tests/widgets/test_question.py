@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import ipywidgets
 import pytest
 
 from engine.job import Job
@@ -23,14 +24,14 @@ def gpipe() -> Run:
 
 
 def asked(learner: Learner, **changes: Any) -> Question:
-    parts: dict[str, Any] = {"answers": Choices(FEEDBACK), "truth": lambda run: "3/7", "run": gpipe, "then": None}
+    parts: dict[str, Any] = {"answers": Choices(FEEDBACK), "truth": lambda run: "3/7", "run": gpipe}
+    parts["then"] = lambda run: ipywidgets.HTML()
     return Question("key", "How large is the bubble?", **(parts | changes), learner=learner)
 
 
 def answered(question: Question, given: Any) -> Question:
-    thread = question.answer(given)
-    assert thread is not None
-    thread.join(60)
+    assert question.answer(given)
+    assert question.settle(60)
     return question
 
 
@@ -47,7 +48,7 @@ def test_nothing_runs_before_the_answer(learner: Learner) -> None:
         return gpipe()
 
     question = asked(learner, run=run)
-    assert question.answer("a guess that is not on offer") is None
+    assert not question.answer("a guess that is not on offer")
     assert "choose 1/4, 3/7, 3/4" in question.form.hint
     assert not began.is_set()
     answered(question, "3/7")
@@ -75,7 +76,7 @@ def test_the_answer_is_kept_and_remembered_the_next_time(learner: Learner) -> No
 
 def test_an_answer_cannot_be_changed_until_the_question_is_asked_again(learner: Learner) -> None:
     question = answered(asked(learner), "1/4")
-    assert question.answer("3/7") is None
+    assert not question.answer("3/7")
     question.ask_again()
     assert answered(question, "3/7").form.feedback.startswith("Right")
 
@@ -94,10 +95,23 @@ def test_a_truth_that_was_not_on_offer_is_a_fault_that_is_told(learner: Learner)
     assert "the run says '2/5', which was not on offer" in form.hint
 
 
+@pytest.mark.parametrize("given", [None, 3, [3], {"3/7": 1}])
+def test_an_answer_of_another_type_is_answered_in_words(learner: Learner, given: Any) -> None:
+    question = asked(learner)
+    assert not question.answer(given)
+    assert "is not one of the answers" in question.form.hint
+
+
+def test_progress_that_cannot_be_kept_is_told_and_the_question_stays_open(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    form = answered(asked(Learner(tmp_path / "file" / "learner.json")), "3/7").form
+    assert form.state == "open" and "cannot be written" in form.hint
+
+
 @pytest.mark.parametrize("given", ["many", None, float("nan"), 101, -1, [3]])
 def test_what_is_no_number_on_the_scale_is_answered_in_words(learner: Learner, given: Any) -> None:
     question = asked(learner, answers=Number("%", 0, 100), truth=lambda run: 43)
-    assert question.answer(given) is None
+    assert not question.answer(given)
     assert "from 0 to 100" in question.form.hint
 
 
