@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import threading
+from dataclasses import replace
 from typing import Any
 
 import ipywidgets
@@ -22,6 +25,7 @@ class Views(ipywidgets.VBox):
     def __init__(self, views: tuple[str, ...] = DEFAULT) -> None:
         refuse_unknown(views)
         self._scene: Scene | None = None
+        self._lock = threading.RLock()  # a rank may be chosen while a thread shows another run
         self.choice = RankChoice()
         self.timeline = TimelineWidget() if "timeline" in views else None
         self.plots = {name: Plot(name) for name in views if name != "timeline"}
@@ -50,46 +54,53 @@ class Views(ipywidgets.VBox):
         self, run: Run, *, predicted: Run | None = None, runs: tuple[Run, ...] = (), step: int | None = None
     ) -> None:
         """The quick part of `show`: the timeline."""
-        rank = self.rank if self.rank is not None and self.rank < run.job.world_size else None
-        self._scene = Scene(run, rank, None, runs)
-        self.choice.offer(run.job, rank)
-        if self.timeline is None:
+        data = None if self.timeline is None else _timeline(run, predicted, step)
+        with self._lock:
+            rank = self.rank if self.rank is not None and self.rank < run.job.world_size else None
+            self._scene = Scene(run, rank, None, runs)
+            self.choice.offer(run.job, rank)
+            self._show_timeline(data, rank)
+
+    def _show_timeline(self, data: dict[str, Any] | None, rank: int | None) -> None:
+        if self.timeline is None or data is None:
             return
-        other = None if predicted is None else predicted.recording
-        by_hand = run.summary["bubble"]["formula"] is None
-        data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand)
-        where = f"On {run.summary['cluster']}" if run.status == "simulated" else "Measured here"
-        data["title"] = f"{where}. {data['title']}"
         with self.timeline.hold_sync():
+            self.timeline.selected_rank = rank
             self.timeline.set_trait("window", None)
             self.timeline.selected_op = self.timeline.cursor_ms = None
             self.timeline.data = data
 
     def finish(self) -> None:
         """The rest of `show`: the figures, in the page's theme."""
-        self._draw(*self.plots)
+        with self._lock:
+            self._draw(*self.plots)
 
     def complete(self) -> None:
         """The figures in the other theme."""
         for plot in self.plots.values():
-            plot.complete()
+            with self._lock:
+                plot.complete()
 
     def select(self, rank: int | None) -> None:
-        """Marks a rank in every view; None marks none."""
-        scene = self._scene
-        if scene is None or rank == scene.rank:
-            return
-        self._scene = Scene(scene.run, rank, scene.at_ms, scene.runs)
-        self.choice.rank = rank
-        if self.timeline is not None:
-            self.timeline.selected_rank = rank
-        self.finish()
-        self.complete()
+        """Marks a rank in every view; None, or one that the run does not have, marks none."""
+        with self._lock:
+            scene = self._scene
+            if scene is None:
+                return
+            rank = rank if rank is not None and 0 <= rank < scene.run.job.world_size else None
+            self._scene = replace(scene, rank=rank)
+            self.choice.rank = rank
+            if self.timeline is not None:
+                self.timeline.selected_rank = rank
+            if rank != scene.rank:
+                self.finish()
+                self.complete()
 
     def _move_cursor(self, at_ms: float | None) -> None:
-        if self._scene is not None and "activity" in self.plots:
-            self._scene = Scene(self._scene.run, self._scene.rank, at_ms, self._scene.runs)
-            self._draw("activity")
+        with self._lock:
+            if self._scene is not None and "activity" in self.plots and (at_ms is None or math.isfinite(at_ms)):
+                self._scene = replace(self._scene, at_ms=at_ms)
+                self._draw("activity")
 
     def _draw(self, *names: str) -> None:
         scene = self._scene
@@ -111,3 +122,16 @@ class Views(ipywidgets.VBox):
                 self.select(None if rank == self._scene.rank else rank)
 
         return hear
+
+
+def _timeline(run: Run, predicted: Run | None, step: int | None) -> dict[str, Any]:
+    """What the timeline draws of a run. Raises `ValueError` for a prediction of another job."""
+    if predicted is not None and (predicted.job.plan, predicted.job.model) != (run.job.plan, run.job.model):
+        raise ValueError(
+            f"predicted={predicted.id} is of another model or plan than {run.id}: name a replay of this run."
+        )
+    other = None if predicted is None else predicted.recording
+    by_hand = run.summary["bubble"]["formula"] is None
+    data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand)
+    where = f"On {run.summary['cluster']}" if run.status == "simulated" else "Measured here"
+    return data | {"title": f"{where}. {data['title']}"}

@@ -54,6 +54,11 @@ def ending(error: Exception) -> str:
     return f"The run failed: {said(error)}"
 
 
+def undrawn(error: Exception) -> str:
+    """Why nothing new is shown."""
+    return f"This cannot be shown: {said(error)}"
+
+
 def said(error: BaseException) -> str:
     """What an error says, in one line; of one that says nothing its kind."""
     try:

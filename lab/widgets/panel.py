@@ -10,7 +10,8 @@ import traitlets
 
 from lab.widgets.modules import module, styles
 
-Message = dict[str, Any]
+Message = Any
+"""What a page sends: JSON of any form."""
 
 
 class Panel(anywidget.AnyWidget):
