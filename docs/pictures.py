@@ -29,8 +29,7 @@ VIEWS = {
     "explorer": "lab.explore(knobs=('dp', 'tp', 'pp', 'microbatches', 'zero', 'link_speed'), dp=2, tp=2, pp=2,"
     " views=('timeline',))",
     "timeline": "lab.view(cube, 'timeline')",
-    "predicted": "lab.view(cube.replay('toy-2x4'), 'timeline', predicted=lab.simulate(dp=2, tp=2, pp=2, zero=1,"
-    " overlap=False))",
+    "predicted": "lab.view(cube.replay('toy-2x4'), 'timeline', predicted=lab.simulate(dp=2, tp=2, pp=2, zero=1))",
     "grid": "lab.view(cube, 'grid', rank=5)",
     "memory": "lab.view(cube, 'memory')",
     "zero": "lab.picture(figures.memory_by_zero, stages)",

@@ -153,7 +153,8 @@ class _Run:
 
     def _handle(self, frame: Frame, on_event: Callable[[str, dict[str, Any]], None]) -> None:
         if frame.kind == EVENT:
-            on_event(self._request.names[frame.member], pickle.loads(frame.body))
+            name = self._request.names[frame.member]
+            on_event(name, _event(name, frame.body))
         elif frame.kind == STARTED:
             self._supervisor = pickle.loads(frame.body)
         elif frame.kind == FAILED:
@@ -183,3 +184,12 @@ class _Run:
             for frame in self._channel.take():
                 if frame.kind == STARTED:
                     self._supervisor = pickle.loads(frame.body)
+
+
+def _event(name: str, body: bytes) -> dict[str, Any]:
+    """What a member said. One whose code broke Python itself may say what nobody can read."""
+    try:
+        return dict(pickle.loads(body))
+    except Exception as error:
+        cause = f"sent what cannot be read ({type(error).__name__}: {error})"
+        raise RunFailed(Failure(name, "", cause, "", ())) from None

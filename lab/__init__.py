@@ -191,7 +191,11 @@ def explore(
     """
     from lab import widgets
 
-    return widgets.explore(tuple(knobs), tuple(views), job, options)
+    return widgets.explore(_several(knobs), _several(views), job, options)
+
+
+def _several(names: tuple[str, ...] | str) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def predict(

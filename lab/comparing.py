@@ -46,9 +46,17 @@ def refuse(runs: Sequence[Run]) -> None:
     """Raises `ValueError` unless there are two to six runs with something to compare."""
     if not 2 <= len(runs) <= MOST_COMPARED:
         raise ValueError(f"{len(runs)} runs cannot be compared: name two to {MOST_COMPARED}.")
+    refuse_other_than_runs(*runs)
     for run in runs:
         if not run.steps:
             raise ValueError(f"run {run.id} completed no step ({run.status}), so there is nothing to compare.")
+
+
+def refuse_other_than_runs(*runs: object) -> None:
+    """Raises `ValueError` for a name of a run in place of the run, or anything else."""
+    for run in runs:
+        if not isinstance(run, Run):
+            raise ValueError(f"{str(run)[:60]!r} is not a run: use what `lab.run` or `lab.load` returns.")
 
 
 def settings(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:

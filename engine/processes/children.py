@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -10,12 +11,14 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from engine.processes.channel import Channel
 from engine.processes.member import Task, become_member
 from engine.processes.output import Output
 from engine.processes.status import StatusSlot
 
+_PR_SET_CHILD_SUBREAPER = 36
 REAP_WAIT = 2.0  # seconds for the killed to be gone; a few ms are enough, but for one in an uninterruptible wait
 
 
@@ -89,3 +92,22 @@ def kill_all(children: Sequence[Child]) -> None:
         time.sleep(0.002 if living else 0)
     for child in children:
         child.output.read_all()
+
+
+def adopt_orphans() -> None:
+    """Whatever members leave behind becomes a child of this process, where the system can do that (Linux)."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def kill_adopted() -> None:
+    """Kill what members started and moved out of their group. Call it when they are gone."""
+    mine = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    deadline = time.monotonic() + REAP_WAIT
+    with contextlib.suppress(OSError):  # not Linux: nobody was adopted
+        while (pids := mine.read_text(encoding="ascii").split()) and time.monotonic() < deadline:
+            for pid in map(int, pids):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.002)  # and then look again: the children of the killed are ours now

@@ -25,7 +25,7 @@ from typing import NoReturn
 
 from engine.processes import verdict
 from engine.processes.channel import CANCEL, DONE, EVENT, FAILED, RAISED, STARTED, Channel, Request
-from engine.processes.children import Child, kill_all
+from engine.processes.children import Child, adopt_orphans, kill_adopted, kill_all
 from engine.processes.hang import HangWatch
 from engine.processes.member import DUMP_SIGNAL, Task
 from engine.processes.status import Phase, StatusBoard
@@ -85,10 +85,12 @@ class Supervisor:
     def run(self) -> None:
         self._client.put(STARTED, 0, pickle.dumps(os.getpid()))
         self._settle_in()
+        adopt_orphans()
         try:
             outcome = Outcome.ABANDONED if self._client.closed else self._start() or self._watch()
         finally:
             kill_all(self._children)
+            kill_adopted()
             shutil.rmtree(self._request.folder, ignore_errors=True)
         if outcome is Outcome.ABANDONED:
             mark_killed(self._request.run_json)

@@ -9,6 +9,8 @@ from typing import Any
 import ipywidgets
 
 from engine.job import Job
+from lab.comparing import refuse_other_than_runs
+from lab.exercises.exercise import a
 from lab.runs import Run
 from lab.simulation import default_name
 from lab.widgets.answer import answers
@@ -26,9 +28,12 @@ EXPLORED = {"steps": 2}
 
 def view(run: Run, views: tuple[str, ...], predicted: Run | None, rank: int | None, step: int | None) -> Views:
     """See `lab.view`."""
+    refuse_other_than_runs(run, *([] if predicted is None else [predicted]))
     shown = Views(views or DEFAULT)
     shown.show(run, predicted=predicted, runs=(run,), step=step)
     if rank is not None:
+        if rank not in range(run.job.world_size):
+            raise ValueError(f"rank={rank} is not of this run: its ranks are 0 to {run.job.world_size - 1}.")
         shown.select(rank)
     return shown
 
@@ -48,7 +53,9 @@ def explore(
 
 def picture(figure: Callable[..., Any], args: tuple[Any, ...], how: str, options: dict[str, Any]) -> Plot:
     """See `lab.picture`."""
-    shown = Plot(figure.__name__)
+    if not callable(figure):
+        raise ValueError(f"a figure is a function that makes one, as in figures.memory; this is {a(figure)}.")
+    shown = Plot(getattr(figure, "__name__", type(figure).__name__))
     shown.show(lambda theme: figure(*args, **options, theme=theme), "", how)
     shown.complete()
     return shown

@@ -37,7 +37,7 @@ class Drawing:
 
 def _ball(scene: Scene, click: Click) -> int | None:
     """Of the grid: each ball carries its rank."""
-    return int(click["id"]) if click["id"] else None
+    return int(click["id"]) if click["id"].isdecimal() else None
 
 
 def _listed(scene: Scene) -> list[int]:
@@ -47,7 +47,9 @@ def _listed(scene: Scene) -> list[int]:
 
 def _nearest(key: str) -> Callable[[Scene, Click], int | None]:
     def pick(scene: Scene, click: Click) -> int | None:
-        listed, at = _listed(scene), round(float(click[key]))
+        if isinstance(click[key], str):
+            return None
+        listed, at = _listed(scene), round(click[key])
         return listed[at] if 0 <= at < len(listed) else None
 
     return pick
@@ -56,7 +58,7 @@ def _nearest(key: str) -> Callable[[Scene, Click], int | None]:
 def _named(scene: Scene, click: Click) -> int | None:
     """ "rank 3 (and 1 like it)" → 3."""
     words = str(click["y"]).split()
-    return int(words[1]) if words[:1] == ["rank"] else None
+    return int(words[1]) if words[:1] == ["rank"] and words[1:2] and words[1].isdecimal() else None
 
 
 DRAWINGS: dict[str, Drawing] = {
@@ -116,6 +118,6 @@ def refuse_unknown(views: tuple[str, ...]) -> None:
     known = ("timeline", *DRAWINGS)
     for name in views:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = difflib.get_close_matches(str(name), known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"the views are {', '.join(known)}."
             raise ValueError(f"there is no view called {name!r}: {hint}")

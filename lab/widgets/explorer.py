@@ -122,14 +122,14 @@ class Explorer(ipywidgets.VBox):
         return self._drawer.settle(timeout) and self._background.settle(timeout) and self._drawer.settle(timeout)
 
     def _hear(self, message: Message) -> None:
-        match message.get("kind"):
-            case "wish":
-                self.turn(str(message["name"]), message["value"])
-            case "source":
-                self.look_at(str(message["value"]))
-            case "cancel":
+        match message:
+            case {"kind": "wish", "name": str(name), "value": value}:
+                self.turn(name, value)
+            case {"kind": "source", "value": str(value)}:
+                self.look_at(value)
+            case {"kind": "cancel"}:
                 self.cancel()
-            case "again":
+            case {"kind": "again"}:
                 self.again()
 
     # -- what follows --------------------------------------------------------------------------------------------
@@ -159,14 +159,17 @@ class Explorer(ipywidgets.VBox):
                 self._drawer.ask(self._state)
 
     def _draw(self, state: State) -> None:
-        """Shows the best there is: a measurement or its replay, else the prediction. Called in the drawer's thread."""
+        """Shows the state. Called in the drawer's thread."""
         try:
             self._show(state)
         except Exception as error:  # the learner shall read it, and the next wish shall be drawn
-            self.panel.tell(state="failed", headline=news.ending(error), busy=False)
+            self.panel.tell(state="failed", headline=news.undrawn(error), busy=self._background.wanted is not None)
 
     def _show(self, state: State) -> None:
-        """What is quick comes first. A run starts when its prediction stands: it takes every core there is."""
+        """The best there is: a measurement or its replay, else the prediction.
+
+        What is quick comes first. A run starts when its prediction stands: it takes every core there is.
+        """
         with self._lock:
             run, made = self._runs.get(state.trained), self._made(state)
         shown, kind = self._best(state, run)
@@ -219,6 +222,8 @@ def _turned(state: State, name: str, value: Any) -> State:
     """What hangs on the cluster alone is seen in the replay, so that is what is shown then."""
     if name == "link_speed":
         return replace(state, link=settings.link_speed(value), source=REPLAYED)
+    if name not in settings.knobs():
+        raise JobRefused(f"there is no knob called {name!r}: the knobs are {', '.join(settings.knobs())}.")
     job = settings.turned(state.job, name, value)
     return replace(state, job=job, source=REPLAYED if name == "cluster" else state.source)
 

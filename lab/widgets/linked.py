@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import replace
 from typing import Any
@@ -53,23 +54,21 @@ class Views(ipywidgets.VBox):
         self, run: Run, *, predicted: Run | None = None, runs: tuple[Run, ...] = (), step: int | None = None
     ) -> None:
         """The quick part of `show`: the timeline."""
+        data = None if self.timeline is None else _timeline(run, predicted, step)
         with self._lock:
             rank = self.rank if self.rank is not None and self.rank < run.job.world_size else None
             self._scene = Scene(run, rank, None, runs)
             self.choice.offer(run.job, rank)
-            if self.timeline is not None:
-                self._begin_timeline(self.timeline, self._scene, predicted, step)
+            self._show_timeline(data, rank)
 
-    def _begin_timeline(self, shown: TimelineWidget, scene: Scene, predicted: Run | None, step: int | None) -> None:
-        run, other = scene.run, None if predicted is None else predicted.recording
-        by_hand = run.summary["bubble"]["formula"] is None
-        data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand)
-        where = f"On {run.summary['cluster']}" if run.status == "simulated" else "Measured here"
-        data["title"] = f"{where}. {data['title']}"
-        with shown.hold_sync():
-            shown.set_trait("window", None)
-            shown.selected_op = shown.cursor_ms = None
-            shown.data, shown.selected_rank = data, scene.rank
+    def _show_timeline(self, data: dict[str, Any] | None, rank: int | None) -> None:
+        if self.timeline is None or data is None:
+            return
+        with self.timeline.hold_sync():
+            self.timeline.selected_rank = rank
+            self.timeline.set_trait("window", None)
+            self.timeline.selected_op = self.timeline.cursor_ms = None
+            self.timeline.data = data
 
     def finish(self) -> None:
         """The rest of `show`: the figures, in the page's theme."""
@@ -78,28 +77,28 @@ class Views(ipywidgets.VBox):
 
     def complete(self) -> None:
         """The figures in the other theme."""
-        with self._lock:
-            for plot in self.plots.values():
+        for plot in self.plots.values():
+            with self._lock:
                 plot.complete()
 
     def select(self, rank: int | None) -> None:
-        """Marks a rank in every view; None marks none. Raises `ValueError` for a rank that the run does not have."""
+        """Marks a rank in every view; None, or one that the run does not have, marks none."""
         with self._lock:
             scene = self._scene
-            if scene is None or rank == scene.rank:
+            if scene is None:
                 return
-            if rank is not None and not 0 <= rank < scene.run.job.world_size:
-                raise ValueError(f"rank={rank} is not of this run: its ranks are 0 to {scene.run.job.world_size - 1}.")
+            rank = rank if rank is not None and 0 <= rank < scene.run.job.world_size else None
             self._scene = replace(scene, rank=rank)
             self.choice.rank = rank
             if self.timeline is not None:
                 self.timeline.selected_rank = rank
-            self._draw(*self.plots)
-            self.complete()
+            if rank != scene.rank:
+                self.finish()
+                self.complete()
 
     def _move_cursor(self, at_ms: float | None) -> None:
         with self._lock:
-            if self._scene is not None and "activity" in self.plots:
+            if self._scene is not None and "activity" in self.plots and (at_ms is None or math.isfinite(at_ms)):
                 self._scene = replace(self._scene, at_ms=at_ms)
                 self._draw("activity")
 
@@ -124,3 +123,16 @@ class Views(ipywidgets.VBox):
                     self.select(None if rank == self._scene.rank else rank)
 
         return hear
+
+
+def _timeline(run: Run, predicted: Run | None, step: int | None) -> dict[str, Any]:
+    """What the timeline draws of a run. Raises `ValueError` for a prediction of another job."""
+    if predicted is not None and (predicted.job.plan, predicted.job.model) != (run.job.plan, run.job.model):
+        raise ValueError(
+            f"predicted={predicted.id} is of another model or plan than {run.id}: name a replay of this run."
+        )
+    other = None if predicted is None else predicted.recording
+    by_hand = run.summary["bubble"]["formula"] is None
+    data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand)
+    where = f"On {run.summary['cluster']}" if run.status == "simulated" else "Measured here"
+    return data | {"title": f"{where}. {data['title']}"}

@@ -51,4 +51,18 @@ def ending(error: Exception) -> str:
     """Why there is no measurement."""
     if isinstance(error, RunCancelled):
         return "Cancelled: what stands here is the prediction."
-    return f"The run failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+    return f"The run failed: {said(error)}"
+
+
+def undrawn(error: Exception) -> str:
+    """Why nothing new is shown."""
+    return f"This cannot be shown: {said(error)}"
+
+
+def said(error: BaseException) -> str:
+    """What an error says, in one line; of one that says nothing its kind."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # a learner's own error may not even say what it is
+        lines = []
+    return lines[0] if lines and isinstance(error, Exception) else " ".join([type(error).__name__, *lines[:1]])

@@ -12,7 +12,8 @@ import traitlets
 from lab.widgets.modules import module, styles
 from lab.widgets.news import NOT_RUN
 
-Message = dict[str, Any]
+Message = Any
+"""What a page sends: JSON of any form."""
 
 
 class Panel(anywidget.AnyWidget):

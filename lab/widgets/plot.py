@@ -79,9 +79,10 @@ class Plot(anywidget.AnyWidget):
             self.other = _json({"version": version, "changes": differences(shown.drawn, other.drawn)})
 
     def on_click(self, heard: Callable[[Click], None]) -> None:
-        def hear(_: Any, content: dict[str, Any], __: Any) -> None:
-            if content.get("kind") == "click":
-                heard(content)
+        def hear(_: Any, content: Any, __: Any) -> None:
+            match content:
+                case {"kind": "click", "id": str(), "x": int() | float() | str(), "y": int() | float() | str()}:
+                    heard(content)
 
         self.on_msg(hear)
 

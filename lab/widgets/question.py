@@ -10,12 +10,15 @@ import anywidget
 import ipywidgets
 import traitlets
 
+from lab.exercises.exercise import a
 from lab.learner import Learner
 from lab.runs import Run
+from lab.store import StoreError
 from lab.widgets.answer import Answers, Choices, Number
 from lab.widgets.background import taking_turns
 from lab.widgets.latest import Latest
 from lab.widgets.modules import module, styles
+from lab.widgets.news import said
 
 _RUNNING = "Locked in. The processes are running…"
 
@@ -51,7 +54,7 @@ class Question(ipywidgets.VBox):
         self._learner = learner or Learner()
         choices = list(answers.feedback) if isinstance(answers, Choices) else []
         scale = vars(answers) if isinstance(answers, Number) else {}
-        self.form = Form(question=question, choices=choices, number=scale, hint=self._before())
+        self.form = Form(question=str(question), choices=choices, number=scale, hint=self._before())
         self.form.on_msg(lambda _, content, __: self._hear(content))
         self._latest: Latest[Any] = Latest(self._reveal)
         super().__init__([self.form])
@@ -75,15 +78,19 @@ class Question(ipywidgets.VBox):
         return self._latest.settle(timeout)
 
     def ask_again(self) -> None:
-        """Opens the question once more. The newest answer is the one on record."""
+        """Opens an answered question once more. The newest answer is the one on record."""
+        if self.form.state != "answered":
+            return
         with self.form.hold_sync():
             self.form.state, self.form.given, self.form.hint, self.form.feedback = "open", None, "", ""
         self.children = [self.form]
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _hear(self, message: Any) -> None:
+        if not isinstance(message, dict):
+            return
         if message.get("kind") == "answer":
             self.answer(message.get("value"))
-        elif message.get("kind") == "again" and self.form.state == "answered":
+        elif message.get("kind") == "again":
             self.ask_again()
 
     def _reveal(self, value: Any) -> None:
@@ -91,18 +98,32 @@ class Question(ipywidgets.VBox):
             with taking_turns(threading.Event()):
                 run = self._run()
             right, words = self._answers.judge(value, self._truth(run))
-            shown = self._then(run)
+            self.children = [self.form, *self._shown(run)]
             self._learner.record("prediction", self._key, {"given": value, "right": right})
-        except Exception as error:  # the learner shall read it, and may answer again
-            with self.form.hold_sync():
-                self.form.state, self.form.hint = "open", f"The run did not end well: {error}"
-            return
+        except StoreError as error:
+            self._told("answered", f"This answer is not kept: {error}", words)
+        except BaseException as error:  # an exit too: the learner shall read it, and may answer again
+            self.children = [self.form]
+            self._told("open", f"The run did not end well: {said(error)}")
+        else:
+            self._told("answered", "", words)
+
+    def _shown(self, run: Run) -> list[ipywidgets.Widget]:
+        found = None if self._then is None else self._then(run)
+        if found is not None and not isinstance(found, ipywidgets.Widget):
+            raise ValueError(f"`then` must return what `lab.view` and kin do, and returned {a(found)}.")
+        return [] if found is None else [found]
+
+    def _told(self, state: str, hint: str, feedback: str = "") -> None:
         with self.form.hold_sync():
-            self.form.state, self.form.hint, self.form.feedback = "answered", "", words
-        self.children = [self.form, shown]
+            self.form.state, self.form.hint, self.form.feedback = state, hint, feedback
 
     def _before(self) -> str:
-        found = self._learner.get("prediction", self._key)
-        if found is None:
-            return ""
-        return f"You answered this before: {found['given']}, {'right' if found['right'] else 'not right'}."
+        try:
+            found = self._learner.get("prediction", self._key)
+        except StoreError as error:
+            return f"What you answered before cannot be read: {error}"
+        match found:
+            case {"given": given, "right": right}:
+                return f"You answered this before: {given}, {'right' if right else 'not right'}."
+        return ""

@@ -254,3 +254,30 @@ def test_functions_of_notebook_cells_are_checked_and_the_kernel_lives() -> None:
     assert 'role="status"' in outputs[1][-1].data["text/html"]
     assert "exited with status 1" in outputs[2][-1].data["text/plain"]
     assert outputs[3][-1].data["text/plain"] == "'the kernel lives'"
+
+
+def test_what_an_answer_starts_in_a_session_of_its_own_ends_with_it() -> None:
+    def answer(costs: Any, stages: Any) -> Any:
+        import subprocess
+
+        return [[subprocess.Popen(["sleep", "600"], start_new_session=True).pid]]
+
+    verdict = lab.check(NAME, answer)
+    assert "returned 1 stages" in verdict.words
+    started = int(re.findall(r"\[\[(\d+)\]\]", verdict.words)[0])
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(started) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(started)
+
+
+def test_an_answer_that_breaks_python_itself_is_told_in_words() -> None:
+    def answer(costs: Any, stages: Any) -> Any:
+        import builtins
+
+        builtins.len = lambda _: 2  # type: ignore[assignment]
+        return [[0]]
+
+    verdict = lab.check(NAME, answer)
+    assert not verdict.passed
+    assert verdict.words.startswith("Your function ended its process: it ")

@@ -76,6 +76,42 @@ def test_wishes_of_the_wrong_type_are_answered_too(explorer: Explorer, name: str
     assert explorer.run is not None
 
 
+@pytest.mark.parametrize(("name", "value"), [("text", "/etc/passwd"), ("steps", 50), ("layers", 8)])
+def test_options_of_a_job_that_are_no_knobs_are_not_for_the_page_to_turn(
+    explorer: Explorer, name: str, value: object
+) -> None:
+    before = explorer.job
+    explorer.panel._handle_custom_msg({"kind": "wish", "name": name, "value": value}, [])
+    assert explorer.panel.said.startswith(f"there is no knob called '{name}'")
+    assert explorer.job == before
+
+
+@pytest.mark.parametrize(
+    "message", [None, [], "x", 5, {}, {"kind": "wish"}, {"kind": "wish", "name": "pp"}, {"kind": "source"}]
+)
+def test_messages_that_make_no_sense_change_nothing(explorer: Explorer, message: object) -> None:
+    before = explorer.job
+    explorer._hear(message)
+    assert explorer.job == before
+
+
+def test_a_picture_that_cannot_be_drawn_is_told_and_the_next_is_drawn(
+    explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise OSError("no more paper")
+
+    assert explorer.settle(PATIENCE)
+    with monkeypatch.context() as patch:
+        patch.setattr(explorer.views, "finish", broken)
+        explorer.turn("zero", 1)
+        assert explorer.settle(PATIENCE)
+    assert (explorer.panel.state, explorer.panel.headline) == ("failed", "This cannot be shown: no more paper")
+    explorer.turn("zero", 0)
+    assert explorer.settle(PATIENCE)
+    assert explorer.panel.state == "measured"
+
+
 def test_coming_back_to_a_setting_shows_its_run_at_once(explorer: Explorer) -> None:
     assert explorer.settle(PATIENCE)
     first = explorer.run

@@ -102,13 +102,7 @@ def test_an_answer_of_another_type_is_answered_in_words(learner: Learner, given:
     assert "is not one of the answers" in question.form.hint
 
 
-def test_progress_that_cannot_be_kept_is_told_and_the_question_stays_open(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    form = answered(asked(Learner(tmp_path / "file" / "learner.json")), "3/7").form
-    assert form.state == "open" and "cannot be written" in form.hint
-
-
-@pytest.mark.parametrize("given", ["many", None, float("nan"), 101, -1, [3]])
+@pytest.mark.parametrize("given", ["many", None, float("nan"), 101, -1, [3], 10**400])
 def test_what_is_no_number_on_the_scale_is_answered_in_words(learner: Learner, given: Any) -> None:
     question = asked(learner, answers=Number("%", 0, 100), truth=lambda run: 43)
     assert not question.answer(given)
@@ -127,3 +121,96 @@ def test_a_question_has_either_choices_or_a_scale() -> None:
         answers(None, None)
     with pytest.raises(ValueError, match="asks nothing"):
         answers({"yes": ""}, None)
+
+
+class Unspeakable(Exception):
+    """One that cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("given", [None, ["3/7"], {"a": 1}, "x" * 10**6, Unspeakable()])
+def test_an_answer_of_any_kind_that_was_not_on_offer_is_refused_in_a_few_words(learner: Learner, given: Any) -> None:
+    question = asked(learner)
+    assert not question.answer(given)
+    assert question.form.state == "open"
+    assert "choose 1/4, 3/7, 3/4" in question.form.hint and len(question.form.hint) < 200
+
+
+@pytest.mark.parametrize("part", ["run", "truth", "then"])
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), Unspeakable()])
+def test_whatever_a_question_function_raises_the_question_is_open_again(
+    learner: Learner, part: str, error: BaseException
+) -> None:
+    def broken(*_: object) -> Run:
+        raise error
+
+    form = answered(asked(learner, **{part: broken}), "3/7").form
+    assert form.state == "open"
+    assert form.hint.startswith(f"The run did not end well: {type(error).__name__}")
+
+
+def test_what_is_shown_must_be_a_widget_and_a_question_says_so(learner: Learner) -> None:
+    form = answered(asked(learner, then=lambda run: run), "3/7").form
+    assert form.state == "open"
+    assert "`then` must return what `lab.view` and kin do, and returned a Run" in form.hint
+
+
+def test_an_answer_that_cannot_be_kept_is_judged_all_the_same(learner: Learner) -> None:
+    question = asked(learner)
+    learner.path.parent.joinpath(f".{learner.path.name}.lock").mkdir()
+    form = answered(question, "3/7").form
+    assert form.state == "answered" and form.feedback.startswith("Right")
+    assert form.hint.startswith("This answer is not kept: ")
+
+
+@pytest.mark.parametrize("entry", [{}, {"given": "1/4"}, {"right": True}])
+def test_a_record_of_another_form_is_passed_over(learner: Learner, entry: dict[str, Any]) -> None:
+    learner.record("prediction", "key", entry)
+    assert asked(learner).form.hint == ""
+
+
+@pytest.mark.parametrize("message", [None, [], "answer", {}, {"kind": "answer"}, {"kind": "answer", "value": [1]}])
+def test_messages_that_make_no_sense_leave_the_question_as_it_was(learner: Learner, message: Any) -> None:
+    question = asked(learner)
+    question._hear(message)
+    assert question.form.state == "open"
+
+
+def test_a_question_under_way_is_not_asked_again(learner: Learner) -> None:
+    go = threading.Event()
+
+    def run() -> Run:
+        go.wait(60)
+        return gpipe()
+
+    question = asked(learner, run=run)
+    assert question.answer("3/7")
+    question.ask_again()
+    assert question.form.state == "running"
+    assert not question.answer("1/4")
+    go.set()
+    assert question.settle(60)
+    assert question.form.given == "3/7"
+
+
+@pytest.mark.parametrize("truth", [None, "many", float("nan"), 10**400, [1]])
+def test_a_truth_that_is_no_number_is_a_fault_that_is_told(learner: Learner, truth: Any) -> None:
+    form = answered(asked(learner, answers=Number("%", 0, 100), truth=lambda run: truth), 5).form
+    assert form.state == "open"
+    assert "which is no number" in form.hint
+
+
+@pytest.mark.parametrize("number", [("%",), ("%", 100, 0), ("%", "a", "b"), ("%", 0, float("nan")), 5])
+def test_a_scale_that_is_none_is_refused_in_words(number: Any) -> None:
+    with pytest.raises(ValueError, match=r"number is \(unit, low, high"):
+        answers(None, number)
+
+
+@pytest.mark.parametrize("choices", [["a", "b"], "ab", {1: "a", 2: "b"}])
+def test_choices_that_are_none_are_refused_in_words(choices: Any) -> None:
+    with pytest.raises(ValueError, match="choices are text"):
+        answers(choices, None)
