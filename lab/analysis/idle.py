@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pyarrow.compute as pc
 
 from engine import formulas
 from engine.job import Job
 from engine.mesh import AXES
 from engine.recording import Recording
-from lab.analysis.intervals import Spans, length, spans, without
+from lab.analysis.intervals import Spans, spans, without
 from lab.analysis.table import Mask, Numbers, StepOps, step_ops, window_of
 from lab.wording import AXIS_NAMES
 
@@ -60,7 +61,9 @@ def bubble(recording: Recording, job: Job, step: int) -> float:
     ops = step_ops(recording, step)
     start, end = window_of(ops)
     total = (end - start) * job.world_size
-    works = sum(length(busy(ops, rows)) * ops.weight[rank] for rank, rows in ops.by_rank())
+    working = without(_side_by_side(ops, ops.is_compute), _side_by_side(ops, standing(ops)))
+    weight = np.array([ops.weight[rank] for rank in ops.ranks], np.int64)
+    works = int(((working[:, 1] - working[:, 0]) * weight[working[:, 0] // _room(ops)[1]]).sum())
     return 1 - works / total if total else 0.0
 
 
@@ -83,27 +86,48 @@ def idle_by_cause(recording: Recording, step: int) -> dict[int, dict[str, float]
 
 def idle_spans(ops: StepOps) -> list[Idle]:
     """Every stretch of idle time of a step, rank by rank in the order of time; none overlap."""
-    why = _Reasons(ops)
+    why, stands, gaps = _Reasons(ops), standing(ops) & (ops.end > ops.start), _gaps(ops)
     found: list[Idle] = []
     for rank, rows in ops.by_rank():
-        blocked = np.flatnonzero(standing(ops)[rows]) + rows.start
-        waits = [idle for row in blocked if ops.end[row] > ops.start[row] for idle in why.of_wait(int(row))]
-        found += sorted([*waits, *_gaps(ops, rank, rows)], key=lambda idle: idle.start_ns)
+        blocked = np.flatnonzero(stands[rows]) + rows.start
+        waits = [idle for row in blocked.tolist() for idle in why.of_wait(row)]
+        found += sorted([*waits, *gaps[rank]], key=lambda idle: idle.start_ns)
     return found
 
 
-def _gaps(ops: StepOps, rank: int, rows: slice) -> Iterator[Idle]:
-    """Time of the step's window in which the compute stream has no row at all."""
-    start, end = window_of(ops)
-    mine = ops.on_compute[rows]
-    occupied = spans(ops.start[rows][mine], ops.end[rows][mine])
-    for a, b in without(np.array([[start, end]], np.int64), occupied).tolist():
+def _gaps(ops: StepOps) -> dict[int, list[Idle]]:
+    """Rank → time of the step's window in which its compute stream has no row at all."""
+    (first, room), (start, end) = _room(ops), window_of(ops)
+    windows = np.arange(len(ops.ranks), dtype=np.int64)[:, None] * room + (np.array([start, end]) - first)
+    gaps = without(windows, _side_by_side(ops, ops.on_compute))
+    found: dict[int, list[Idle]] = {rank: [] for rank in ops.ranks}
+    for place, (a, b) in zip((gaps[:, 0] // room).tolist(), (gaps % room + first).tolist(), strict=True):
         done = b == end
-        yield Idle(rank, a, b, "done" if done else "host", _NO_WORK if done else _HOST)
+        rank = ops.ranks[place]
+        found[rank].append(Idle(rank, a, b, "done" if done else "host", _NO_WORK if done else _HOST))
+    return found
+
+
+def _room(ops: StepOps) -> tuple[int, int]:
+    """(first ns of any row, ns from one rank to the next where ranks lie side by side)."""
+    first = int(ops.start.min())
+    return first, int(ops.end.max()) - first + 1
+
+
+def _side_by_side(ops: StepOps, rows: Mask) -> Spans:
+    """Merged spans of rows, rank after rank on one line, so that one sweep does for all of them."""
+    first, room = _room(ops)
+    at = np.searchsorted(np.array(ops.ranks, np.int64), ops.rank[rows]) * room - first
+    return spans(ops.start[rows] + at, ops.end[rows] + at)
 
 
 _NO_WORK = "nothing left to do, other ranks are still in this step"
 _HOST = "between two operations: Python, or waiting for a processor core"
+
+
+def _codes(ops: StepOps, name: str) -> Numbers:
+    """A number for each word of a column, the same for the same word."""
+    return np.asarray(pc.dictionary_encode(ops.table[name].combine_chunks()).indices.to_numpy(), np.int64)
 
 
 class _Reasons:
@@ -171,15 +195,17 @@ class _Reasons:
         In a replay this is a stream that was still busy; on a measured clock no two of these times are equal.
         """
         o = self.ops
-        found: dict[int, int] = {}
-        latest: dict[tuple[object, ...], int] = {}
-        for row in np.flatnonzero(~o.on_compute).tolist():
-            message = o.op[row] == "message"
-            stream = (o.rank[row], o.kind[row], o.other_end(row)) if message else (o.rank[row], o.stream[row])
-            if stream in latest and o.end[latest[stream]] == o.start[row] > o.start[latest[stream]]:
-                found[row] = latest[stream]
-            latest[stream] = row
-        return found
+        rows = np.flatnonzero(~o.on_compute)
+        message = o.among("op", ["message"])[rows]
+        other = np.full(len(rows), -1, np.int64)
+        other[message] = [o.other_end(row) for row in rows[message].tolist()]
+        streams = np.where(message, _codes(o, "kind")[rows], -1 - _codes(o, "stream")[rows])
+        order = np.lexsort((other, streams, o.rank[rows]))  # within a stream, rows stay in order
+        now, before = order[1:], order[:-1]
+        same = (streams[now] == streams[before]) & (other[now] == other[before])
+        now, before = rows[now], rows[before]
+        same &= (o.rank[now] == o.rank[before]) & (o.end[before] == o.start[now]) & (o.start[now] > o.start[before])
+        return dict(zip(now[same].tolist(), before[same].tolist(), strict=True))
 
     def _message(self, row: int) -> tuple[str, int, str, str]:
         """(cause, the row that had to begin, words for the time before, words for the time after)."""

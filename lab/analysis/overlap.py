@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from engine.recording import Recording
 from lab.analysis.intervals import Spans, both, length, spans, without
 from lab.analysis.table import AXIS_ORDER, Mask, Numbers, StepOps, step_ops
@@ -37,8 +39,9 @@ def communicating(ops: StepOps) -> tuple[Mask, Numbers]:
     """
     counted = ~ops.on_compute & ~ops.among("kind", ("send_act", "send_grad"))
     start = ops.start.copy()
-    for received, sent in ops.sent_by.items():
-        start[received] = min(max(start[received], ops.start[sent]), ops.end[received])
+    received = np.fromiter(ops.sent_by.keys(), np.int64, len(ops.sent_by))
+    sent = np.fromiter(ops.sent_by.values(), np.int64, len(ops.sent_by))
+    start[received] = np.minimum(np.maximum(start[received], ops.start[sent]), ops.end[received])
     return counted, start
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from engine.mesh import Mesh
@@ -17,6 +19,7 @@ from lab.wording import AXIS_NAMES, nbytes, seconds
 
 CATEGORIES = ("forward", "backward", "weight", "step", "tensor", "data", "pipeline", "idle")
 COMPUTING = 4  # of them, the first
+NOT_DRAWN = len(CATEGORIES)
 LABELS = {
     "forward": "forward",
     "backward": "backward",
@@ -86,26 +89,35 @@ def categories(ops: StepOps) -> NDArray[np.object_]:
     """The category of every row; "" for what is not drawn: waits (drawn as idle), and sends (drawn at the
     receiver).
     """
-    names = np.full(len(ops.rank), "", object)
-    for i in np.flatnonzero(ops.is_compute):
-        names[i] = _CATEGORY_OF_KIND.get(str(ops.kind[i]), "backward")
-    counted, _ = communicating(ops)
-    for axis, category in _CATEGORY_OF_AXIS.items():
-        names[counted & (ops.axis == axis) & ~ops.in_step] = category
-    return names
+    return np.array([*CATEGORIES, ""], object)[category_codes(ops, communicating(ops)[0])]
 
 
-def drawn(ops: StepOps) -> tuple[Numbers, Numbers, NDArray[np.object_]]:
-    """(rows that are boxes, ns at which each row of the step begins to be drawn, category of each row)."""
-    names = categories(ops)
-    _, start = communicating(ops)
-    return np.flatnonzero((names != "") & (ops.end > start)), start, names
+def category_codes(ops: StepOps, counted: Mask) -> NDArray[np.uint8]:
+    """The same as places in `CATEGORIES`, `NOT_DRAWN` for none. counted: see `communicating`."""
+    found = np.full(len(ops.rank), NOT_DRAWN, np.uint8)
+    kinds = pc.dictionary_encode(ops.table["kind"].combine_chunks())
+    of_kind = [CATEGORIES.index(_CATEGORY_OF_KIND.get(kind, "backward")) for kind in kinds.dictionary.to_pylist()]
+    computing = ops.is_compute
+    found[computing] = np.array(of_kind, np.uint8)[kinds.indices.to_numpy()[computing]]
+    talking = np.flatnonzero(counted & ~ops.in_step)
+    axes = pc.dictionary_encode(pa.array(ops.axis[talking], pa.string()))
+    of_axis = [_CATEGORY_OF_AXIS.get(axis) for axis in axes.dictionary.to_pylist()]
+    codes = np.array([NOT_DRAWN if name is None else CATEGORIES.index(name) for name in of_axis], np.uint8)
+    found[talking] = codes[axes.indices.to_numpy()]
+    return found
+
+
+def drawn(ops: StepOps) -> tuple[Numbers, Numbers, NDArray[np.uint8]]:
+    """(rows that are boxes, ns at which each row of the step begins to be drawn, place of its category)."""
+    counted, start = communicating(ops)
+    codes = category_codes(ops, counted)
+    return np.flatnonzero((codes != NOT_DRAWN) & (ops.end > start)), start, codes
 
 
 def boxes(lanes: Lanes, p: Palette) -> dict[str, Boxes]:
     """Every box of the timeline, by category."""
     ops, found = lanes.ops, {name: Boxes() for name in CATEGORIES}
-    shown, start, names = drawn(ops)
+    shown, start, codes = drawn(ops)
     inside = blocking(ops)
     rows = lanes.row_of(ops.rank)
     for i in shown.tolist():
@@ -113,7 +125,7 @@ def boxes(lanes: Lanes, p: Palette) -> dict[str, Boxes]:
         y = rows[i] + (lanes.thin_y(str(ops.axis[i])) if thin else 0.0)
         height = THIN_HEIGHT * 0.8 if thin else COMPUTE_HEIGHT * (0.55 if inside[i] else 1)
         _put(
-            found[str(names[i])],
+            found[CATEGORIES[codes[i]]],
             lanes,
             int(start[i]),
             int(ops.end[i]),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -156,8 +157,7 @@ def _milliseconds(ns: Numbers, origin: int) -> NDArray[np.float32]:
 def _boxes(lanes: Lanes, place: Numbers, axes: Sequence[str], texts: list[str]) -> dict[str, Column]:
     """What ranks did. Puts the words needed into `texts`."""
     ops = lanes.ops
-    rows, start, names = drawn(ops)
-    code = {category: i for i, category in enumerate(CATEGORIES)}
+    rows, start, codes = drawn(ops)
     inside = blocking(ops)[rows]
     sub = np.where(inside, _INSIDE, _COMPUTE)
     thin = ~ops.on_compute[rows] & ~inside
@@ -170,7 +170,7 @@ def _boxes(lanes: Lanes, place: Numbers, axes: Sequence[str], texts: list[str]) 
         "length": _milliseconds(ops.end[rows] - start[rows], 0),
         "lane": np.asarray(place[ops.rank[rows]], np.uint16),
         "sub": np.asarray(sub, np.uint8),
-        "category": np.array([code[str(category)] for category in names[rows]], np.uint8),
+        "category": codes[rows],
         "cause": np.full(len(rows), NO_CAUSE, np.uint8),
         "micro": np.asarray(ops.microbatch[rows], np.int32),
         "stage": np.asarray(ops.stage[rows], np.int16),
@@ -182,15 +182,19 @@ def _boxes(lanes: Lanes, place: Numbers, axes: Sequence[str], texts: list[str]) 
 
 def _details(ops: StepOps, rows: Numbers, texts: list[str]) -> Column:
     """For each row the text that says what it moves and between whom, -1 for a computation."""
-    peers, axis = ops.peers, ops.axis  # equal lists of peers are one list
-    found, known = np.full(len(rows), -1, np.int32), dict[tuple[int, int, str, int], int]()
-    for at in np.flatnonzero(~ops.on_compute[rows]).tolist():
-        row = int(rows[at])
-        key = (int(ops.logical[row]), int(ops.wire[row]), str(axis[row]), id(peers[row]))
-        if key not in known:
-            known[key] = len(texts)
-            texts.append("\n".join(communication_words(ops, row)))
-        found[at] = known[key]
+    found, moving = np.full(len(rows), -1, np.int32), np.flatnonzero(~ops.on_compute[rows])
+    if not len(moving):
+        return found
+    mine = rows[moving]
+    lists = np.fromiter(map(id, ops.peers), np.int64, len(ops.peers))  # equal lists of peers are one list
+    code = np.zeros(len(mine), np.int64)
+    for column in (ops.logical[mine], ops.wire[mine], lists[mine], pa.array(ops.axis[mine], pa.string())):
+        alike = pc.dictionary_encode(column if isinstance(column, pa.Array) else pa.array(column))
+        code = code * len(alike.dictionary) + alike.indices.to_numpy()
+    same = pc.dictionary_encode(pa.array(code)).indices.to_numpy()  # numbered as they first come
+    _, first = np.unique(same, return_index=True)
+    found[moving] = len(texts) + same
+    texts += ["\n".join(communication_words(ops, row)) for row in mine[first].tolist()]
     return found
 
 
