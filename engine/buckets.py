@@ -2,7 +2,7 @@
 
 A bucket is what ZeRO shards: with N data-parallel ranks it is padded to a multiple of N and rank i owns slice i.
 ZeRO-0 and 1 fill buckets in the order in which backward finishes units, up to `bucket_kb` (Li et al. 2020, PyTorch
-Distributed, section 3.2.3). ZeRO-2 and 3 reduce unit by unit, so there a bucket is a unit.
+Distributed, section 3.2.2). ZeRO-2 and 3 reduce unit by unit, so there a bucket is a unit.
 """
 
 from __future__ import annotations

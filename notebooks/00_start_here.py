@@ -2,7 +2,8 @@
 # # 00 · Start here
 #
 # You have trained a model with PyTorch on one process. This lab shows what happens when several processes train one
-# model together. Nothing here is an animation: every picture shows processes that really ran on your machine.
+# model together. Nothing here is an animation: a picture shows what processes did on your machine or, where it says
+# *predicted* or *replayed*, what the same program does on hardware that is described to the lab.
 #
 # **15 minutes.** Afterwards you can say what a rank is, read a timeline, tell why the result of a run can be trusted,
 # and find any run again.

@@ -82,7 +82,7 @@ lab.predict(
 # Now step by step. First, who reads what? The batch is one array of 10,000 rows, and replicas take contiguous parts.
 
 # %%
-big = lab.run(dp=4, batch=10_000, microbatches=1, seq=8, hidden=16, heads=2, layers=1, steps=2)
+big = lab.run(dp=4, **TEN_THOUSAND)
 batch = global_batch(big.job, step=0)  # [10000, 9]: 8 tokens to read, each with the next to predict
 shares = [microbatches(big.job, 0, rank).reshape(-1, 9) for rank in range(4)]
 for rank, share in enumerate(shares):
@@ -110,11 +110,11 @@ assert big.summary["parity"]["passed"] and big.summary["parity"]["param_max_abs_
 # ## When gradients travel
 #
 # Backward finishes the last layer first. Its gradients can leave at once, while earlier layers still compute. To send
-# neither many tiny tensors nor one big one at the end, gradients are packed into *buckets*. This is the second half of
-# the program that every rank executed:
+# neither many tiny tensors nor one big one at the end, gradients are packed into *buckets*. This is what every rank
+# executed after its forwards:
 
 # %%
-for action in run.program.lanes[0][6:]:
+for action in (one for one in run.program.lanes[0] if one.kind != "forward"):
     print("      ↳ " if action.kind == "reduce" else "", action, sep="")
 
 # %% [markdown]
@@ -140,9 +140,9 @@ assert small > medium > huge == 0
 lab.compare(replays[160], replays[10_000])
 
 # %% [markdown]
-# In A, reductions run under the backward; in B, one comes after it, and all ranks wait. (torch's DDP fills buckets of
-# 25 MiB, which suits models with hundreds of them: Li et al. 2020, *PyTorch Distributed*, section 3.2.3.) Some of it
-# can never hide: the last bucket holds the first layers, whose gradients come last.
+# In A, reductions run under the backward; in B, one comes after it, and all ranks wait. (torch's DDP does the same with
+# buckets of 25 MiB by default: Li et al. 2020, *PyTorch Distributed*, section 3.2.2 on buckets, 3.2.3 on overlap.)
+# Some of it can never hide: the last bucket holds the first layers, whose gradients come last.
 #
 # *Overlap* moves when bytes travel, never what is added up. Switched off, each reduction is waited for where it starts,
 # and the weights are still the same to the last bit:
@@ -162,7 +162,7 @@ assert on.info.fingerprints == off.info.fingerprints
 # The usual algorithm is the *ring*. With n ranks, gradients are cut into n slices, and each rank sends one slice at a
 # time to the next rank only: n − 1 rounds to add the slices up, n − 1 more to pass the finished ones round.
 #
-# Four replicas become 64. **By how much do the bytes grow that each rank sends in a step?**
+# Four replicas become 64. **By how much do the bytes grow that each rank of the ring sends in a step?**
 
 # %% jupyter={"source_hidden": true}
 SAME, THIRD, THREE, SIXTEEN = "not at all", "by about a third", "to 3 times as many", "to 16 times as many"
@@ -175,7 +175,7 @@ def growth(run):
 
 lab.predict(
     "01-bytes",
-    "From 4 to 64 replicas, the bytes that each rank sends in a step grow…",
+    "From 4 to 64 replicas, the bytes that each rank of the ring sends in a step grow…",
     choices={
         SAME: "Nearly, and more nearly so for ever more ranks. From 4 on there is still a little to grow.",
         THIRD: "Each rank sends 2(n−1) slices of S/n bytes: 1.5 S for n = 4, 1.97 S for n = 64, never 2 S.",
@@ -188,7 +188,10 @@ lab.predict(
 )
 
 # %% [markdown]
-# Two and four replicas really run here. The others are simulated: the same program, without processes.
+# Two and four replicas really run here. The others are simulated: the same program, without processes. What a run
+# records are the calls and the sizes of their tensors; *bytes sent* is such a size times the ring's 2(n−1)/n. That the
+# sockets of four processes really send so much is counted, to 1 %, by a test of the lab,
+# `tests/engine/test_wire_bytes.py`.
 
 # %%
 more = [lab.run(dp=n, microbatches=1, batch=64, steps=1) for n in (2, 4)]
@@ -196,7 +199,7 @@ more += [lab.simulate(dp=n, microbatches=1, batch=64, cluster="a100-dgx") for n 
 for one in more:
     n, sent = one.job.plan.dp, data_row(one)["logical_bytes"]
     print(f"n = {n:>2}, {one.status:>9}: {sent:>9,} bytes = {sent / S:.4f} · S")
-    assert sent * n == 2 * (n - 1) * S  # exactly
+    assert sent * n == 2 * (n - 1) * S  # so the buckets together are S, no gradient twice
 lab.picture(figures.all_reduce_bytes, more)
 
 # %% [markdown]

@@ -271,9 +271,9 @@ assert in_flight(split.program) == (3, 3, 3) and in_flight(alternating.program) 
 # micro-batch stays in memory, so now *every* rank holds three. The result is the same, up to rounding: this run is
 # equal to one process, too.
 #
-# ZB-H2 starts more forwards early, so that it can always fill a gap with some W. ZB-V (Qi et al. 2024) gives each rank
-# two chunks, one on the way down and one on the way back up, and needs no more memory than rank 0 does under 1F1B. All
-# schedules on four stages and eight micro-batches:
+# ZB-H2 starts more forwards early, so that it can always fill a gap with some W. ZB-V (section 6 of the paper's arXiv
+# version) gives each rank two chunks, one on the way down and one on the way back up, and needs no more memory than
+# rank 0 does under 1F1B. All schedules on four stages and eight micro-batches:
 
 # %%
 both = {"interleaved", "zb-v"}  # these need two chunks on each rank

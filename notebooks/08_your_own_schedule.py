@@ -112,10 +112,28 @@ lab.view(run.replay("toy-2x4"), "timeline")
 # A backward does two things. Its **input part** `I` makes the gradient that the rank before waits for. Its **weight
 # part** `W` makes the gradients of the rank's own weights, and nobody waits for those before the optimizer's step
 # (Qi et al. 2023, Zero Bubble Pipeline Parallelism). Each takes one slot. So first of all, run `W` right after `I`:
+# the same work in the same order, and nothing put off.
 
 # %%
 split = one_f_one_b.replace("B", "I")
 split = "\n".join(" ".join(f"{w} W{w[1:]}" if w[0] == "I" else w for w in line.split()) for line in split.splitlines())
+print(split)
+
+# %% jupyter={"source_hidden": true}
+lab.predict(
+    "08-split",
+    f"1F1B takes {slots} slots. Cut every B into I and, right after it, W. How many slots does the step take now?",
+    choices={
+        f"{slots}": "Tempting, since no rank has less to do. But the rank before waits for I only, no longer for W.",
+        f"{slots - (p - 1)}": "One slot less at each rank that a gradient passes on its way back to rank 0.",
+        f"{3 * m}": "That is the work of one rank, without any bubble. The ranks still wait for the first forward.",
+    },
+    truth=lambda run: str(dry_run(run.program).makespan),
+    run=lambda: lab.run(**size, schedule=split),
+    then=lambda run: lab.view(run.replay("toy-2x4"), "timeline"),
+)
+
+# %%
 split_slots, split_held = score(split)
 
 assert split_slots == slots - (p - 1)  # the gradient needs one slot less at each rank on its way back

@@ -2,8 +2,9 @@
 
 The input part (I) of a backward makes the gradient that the stage before waits for; the weight part (W) makes the
 gradients of the stage's own weights, which nobody needs before the step (Qi et al. 2023, Zero Bubble Pipeline
-Parallelism; Qi et al. 2024, Pipeline Parallelism with Controllable Memory, for the V shape). Both parts of a stage
-come in micro-batch order, so that gradients add up as under 1F1B and give the same bits.
+Parallelism, arXiv 2401.10241, section 6 for ZB-V; Qi et al. 2024, Pipeline Parallelism with Controllable Memory, has
+more schedules of its V shape). Both parts of a stage come in micro-batch order, so that gradients add up as under 1F1B
+and give the same bits.
 """
 
 from __future__ import annotations
