@@ -39,7 +39,7 @@ assert job.plan.microbatches * job.microbatch_size == job.training.batch
 # cut into *micro-batches*. The model runs forward and backward on one after the other, the gradients add up, and only
 # then does the optimizer update the weights. (PyTorch users call this gradient accumulation.)
 #
-# Now look at the second of the two steps:
+# Now look at the second of the two steps. Steps are counted from 0 too, so the heading calls it step 1:
 
 # %%
 lab.view(one, "timeline")
@@ -50,11 +50,12 @@ lab.view(one, "timeline")
 # - **The lane.** There is one process, so there is one thick lane. It shows what that process computed, and when. The
 #   legend tells the colours.
 # - **The numbers.** They name the micro-batch, counted from 0. First comes the forward of micro-batch 0, then its
-#   backward, which takes about twice as long, then micro-batch 1, and so on.
+#   backward, which takes about twice as long on a quiet machine, then micro-batch 1, and so on.
+#   Thin lines divide the layers.
 # - **The end.** The optimizer step comes last, once, after all micro-batches.
 #
-# Point at a box to read what it is. Zoom with the mouse wheel, drag to move. The button “? Keys” says how to do the
-# same with the keyboard.
+# Point at a box to read what it is. Hold Ctrl (on a Mac ⌘) and turn the mouse wheel to zoom, drag to move. The button
+# “? Keys” says how to do the same with the keyboard. (The *bubble* in the heading is explained further down.)
 
 # %% [markdown]
 # ## Two ranks
@@ -130,9 +131,9 @@ size = job.microbatch_size * job.model.seq * job.model.hidden * 4
 assert len(sent) == 8 and {op["logical_bytes"] for op in sent} == {size} and job.microbatch_size == 4
 
 # %% [markdown]
-# Eight messages: for each of the four micro-batches one of *activations* (the output of `block1`, on its way to rank
-# 1) and one of *gradients* (of the loss, with respect to that output, on its way back). Each holds 4 sequences × 64
-# tokens × 64 numbers of 4 bytes.
+# Eight messages: for each of the four micro-batches one of *activations* (the output of `block1`, on its way to
+# rank 1) and one of *gradients* (of the loss, with respect to that output, on its way back). Each holds 4 sequences ×
+# 64 tokens × 64 numbers of 4 bytes.
 
 # %% [markdown]
 # ## Can the result be trusted?

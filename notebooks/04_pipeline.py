@@ -18,7 +18,7 @@ from lab.slot_table import slot_table
 #
 # The smallest example: a model of three blocks, one for each of three ranks. What a rank holds is its *stage*. The
 # batch is cut in four micro-batches, and each goes through all stages, forward and then backward, before the next one
-# starts. That is the `naive` way:
+# starts. That is the `naive` way (the pictures call it “unpipelined”):
 
 # %%
 small = {"pp": 3, "layers": 3, "microbatches": 4, "steps": 2}
@@ -76,7 +76,8 @@ lab.predict(
 )
 
 # %% [markdown]
-# Here is the chart, slot by slot:
+# The heading of that timeline says more than 1/3, because there the last stage also has the output head to compute
+# (the narrow boxes of rank 2). The chart counts blocks only, slot by slot:
 
 # %%
 gpipe = lab.run(**small, schedule="gpipe")
@@ -159,8 +160,9 @@ print(f"measured on this machine {gpipe.summary['bubble']['measured']:.1%}")
 
 # %% [markdown]
 # Play with it. Set `pp` to 4, then move the micro-batches up. Each run becomes two marks beside the formula's curve: a
-# diamond, counted in slots (“replayed at unit costs”), and a circle, measured. The more your ranks have to share
-# cores, the higher the circles lie. Switch to “Replayed on toy-2x4”, and the timeline shows the shape of the chart.
+# diamond, counted in slots (“replayed at unit costs”; in the curve's title just “replayed”), and a circle, measured.
+# The more your ranks have to share cores, the higher the circles lie. Switch to “Replayed on toy-2x4”, and the timeline
+# shows the shape of the chart.
 
 # %%
 lab.explore(knobs=("pp", "microbatches"), views=("timeline", "bubble_curve"), layers=4, pp=2, schedule="gpipe")
@@ -233,7 +235,8 @@ slot_table(interleaved)
 
 # %% [markdown]
 # `c0` and `c1` are the two chunks of a rank. The same work takes 27 slots, not 30. With *v* chunks the bubble is (p −
-# 1)/(v·m + p − 1). The price: a micro-batch now changes ranks three times on its way, not once.
+# 1)/(v·m + p − 1). The price: a micro-batch now changes ranks three times on its way, not once. (And a rank holds more
+# activations, as the table of all schedules below shows.)
 
 # %%
 for name, run, v in (("1f1b", plain, 1), ("interleaved", interleaved, 2)):
@@ -335,8 +338,9 @@ for name, sim in (("equal numbers", by_count), ("equal costs", by_cost)):
 assert by_cost.summary["step_seconds"] < by_count.summary["step_seconds"]
 
 # %% [markdown]
-# How would you cut unequal layers? It is an exercise, if you like. This answer gives every stage the same number of
-# layers, and the check says what is wrong with it. Make it better (`lab.hint("partition_layers")` helps):
+# How would you cut unequal layers? It is an exercise, if you like. This answer never looks at the costs: every stage
+# gets the same number of layers, and the last one also what is left over. The check says what is wrong with it. Make it
+# better (`lab.hint("partition_layers")` helps):
 
 # %%
 lab.task("partition_layers")

@@ -44,8 +44,8 @@ gpipe_slots, gpipe_held = score(gpipe)
 # The text above the grid *is* the schedule: a line for each rank. Reading a line of the grid from left to right,
 # without the dots, gives it back.
 #
-# Now 1F1B. Each rank begins its backwards as early as it can. The time is the same, and so is the bubble, (p − 1)/(m
-# + p − 1): what shrinks is memory.
+# Now 1F1B. Each rank begins its backwards as early as it can. The time is the same, and so is the bubble,
+# (p − 1)/(m + p − 1): what shrinks is memory.
 
 
 # %%
