@@ -26,6 +26,9 @@ NAMES = (
 """In the order in which one learns."""
 
 
+MOST_SECONDS = 3600
+
+
 def find(name: Any) -> Exercise:
     """Raises `ValueError` that names the nearest exercise."""
     from importlib import import_module
@@ -44,6 +47,9 @@ def check(name: str, answer: Any, seconds: float = LIMIT, learner: Learner | Non
         exercise = find(name)
     except ValueError as error:
         return Verdict(str(name), False, _sentence(str(error)))
+    if not isinstance(seconds, (int, float)) or not 0 < seconds <= MOST_SECONDS:
+        words = f"It cannot be tried for seconds={str(seconds)[:60]}: use a number above 0, at most {MOST_SECONDS}."
+        return Verdict(name, False, words)
     try:
         passed = exercise.judge(answer, seconds)
     except Wrong as wrong:
