@@ -51,15 +51,23 @@ class Learner:
         return self.all(kind).get(key)
 
     def all(self, kind: Kind) -> dict[str, Value]:
-        """Everything recorded of this kind, by key, in the order in which keys first came."""
+        """Everything recorded of this kind, by key, in the order in which keys first came. What cannot be read is
+        told in a warning: nobody shall be kept from learning by it.
+        """
         _check(kind)
-        if not self.path.exists():
+        try:
+            return self._shared()[kind] if self.path.exists() else {}
+        except OSError as error:
+            words = f"{self.path} cannot be read ({error.strerror}), so your progress so far cannot be shown."
+            warnings.warn(words, RuntimeWarning, stacklevel=3)
             return {}
+
+    def _shared(self) -> _Book:
         try:
             with self._locked():
-                return self._read()[kind]
-        except PermissionError:  # in a folder that can only be read nobody else writes
-            return self._read()[kind]
+                return self._read()
+        except OSError:  # in a folder that can only be read nobody else writes
+            return self._read()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -75,7 +83,7 @@ class Learner:
             return {kind: _entries(found.get(kind, {})) for kind in KINDS}
         except FileNotFoundError:
             pass
-        except ValueError:
+        except (ValueError, RecursionError):
             self._put_aside()
         return {kind: {} for kind in KINDS}
 

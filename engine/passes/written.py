@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from engine.job import Job
 from engine.program import Action, Kind, Lanes
@@ -19,6 +20,7 @@ from engine.units import stage_lane
 Written = str | Lanes | Callable[[int, int, int], "str | Lanes"]
 KINDS = {"F": Kind.FORWARD, "B": Kind.BACKWARD, "I": Kind.BACKWARD_INPUT, "W": Kind.BACKWARD_WEIGHT}
 _LETTERS = {kind: letter for letter, kind in KINDS.items()}
+_FORM = "a schedule is text with a line for each rank, or lanes of actions"
 _WORD = re.compile(r"([FBIW])(\d+)(?:c(\d+))?")
 
 
@@ -75,11 +77,19 @@ def _stages_of(job: Job, z: int) -> list[int]:
     return [s for s in range(job.plan.pp * job.plan.chunks) if stage_lane(job.plan, s) == z]
 
 
+def _rows(lanes: Any) -> bool:
+    return isinstance(lanes, (list, tuple)) and all(isinstance(lane, (list, tuple)) for lane in lanes)
+
+
 def _checked(job: Job, lanes: Sequence[Sequence[Action]]) -> Lanes:
     """Lanes made by hand; messages and the like are for the compiler to add."""
+    if not _rows(lanes):
+        raise ValueError(f"{_FORM}, and this is a {type(lanes).__name__}.")
     for z, lane in enumerate(lanes):
         mine = _stages_of(job, z)
         for a in lane:
+            if not isinstance(a, Action):
+                raise ValueError(f"{_FORM}, and rank {z} holds a {type(a).__name__}.")
             if a.kind not in _LETTERS or a.unit or a.microbatch is None:
                 raise ValueError(f"rank {z}: {a} is not of a schedule: write forwards and backwards of whole stages.")
             if a.stage not in mine and z < job.plan.pp:

@@ -13,6 +13,7 @@ from lab.exercises.exercise import Exercise, Wrong
 from lab.exercises.shown import Shown, python
 from lab.exercises.verdict import Verdict
 from lab.learner import Learner
+from lab.store import StoreError
 
 NAMES = (
     "column_parallel_linear",
@@ -23,6 +24,9 @@ NAMES = (
     "own_schedule",
 )
 """In the order in which one learns."""
+
+
+MOST_SECONDS = 3600
 
 
 def find(name: Any) -> Exercise:
@@ -43,12 +47,23 @@ def check(name: str, answer: Any, seconds: float = LIMIT, learner: Learner | Non
         exercise = find(name)
     except ValueError as error:
         return Verdict(str(name), False, _sentence(str(error)))
+    if not isinstance(seconds, (int, float)) or not 0 < seconds <= MOST_SECONDS:
+        words = f"It cannot be tried for seconds={str(seconds)[:60]}: use a number above 0, at most {MOST_SECONDS}."
+        return Verdict(name, False, words)
     try:
         passed = exercise.judge(answer, seconds)
     except Wrong as wrong:
         return Verdict(name, False, str(wrong), wrong.details)
-    (learner or Learner()).record("exercise", name, {"passed": True})
-    return Verdict(name, True, passed.words, passed.details)
+    return Verdict(name, True, passed.words + _kept(learner or Learner(), name), passed.details)
+
+
+def _kept(learner: Learner, name: str) -> str:
+    """Keeps a pass; "" or, where it cannot be kept, why."""
+    try:
+        learner.record("exercise", name, {"passed": True})
+    except StoreError as error:
+        return f" This is not kept: {error}"
+    return ""
 
 
 def _sentence(text: str) -> str:

@@ -119,11 +119,7 @@ class Question(ipywidgets.VBox):
             self.form.state, self.form.hint, self.form.feedback = state, hint, feedback
 
     def _before(self) -> str:
-        try:
-            found = self._learner.get("prediction", self._key)
-        except StoreError as error:
-            return f"What you answered before cannot be read: {error}"
-        match found:
+        match self._learner.get("prediction", self._key):
             case {"given": given, "right": right}:
                 return f"You answered this before: {given}, {'right' if right else 'not right'}."
         return ""

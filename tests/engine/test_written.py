@@ -125,3 +125,9 @@ def test_a_schedule_written_by_hand_trains_what_one_process_trains() -> None:
     text = "F0 F1 F2 I0 B1 I2 W0 W2\nF0 B0 F1 I1 F2 W1 I2 W2"
     program = schedule_program(Job.from_options(**options), text)
     train(program=program, **options).assert_parity()
+
+
+@pytest.mark.parametrize("found", [None, 5, ["F0"], [["F0"]], object()])
+def test_a_function_that_returns_no_schedule_is_refused_in_words(found: object) -> None:
+    with pytest.raises(ValueError, match="a schedule is text with a line for each rank, or lanes of actions, and"):
+        written_lanes(Job.from_options(pp=2), lambda p, m, v: found)  # type: ignore[arg-type, return-value]

@@ -346,3 +346,11 @@ def test_a_pass_does_not_go_away_when_a_later_try_fails(tmp_path: Path) -> None:
     assert check("partition_layers", find("partition_layers").solution, learner=learner).passed
     assert not check("partition_layers", partition("even"), learner=learner).passed
     assert learner.get("exercise", "partition_layers") == {"passed": True}
+
+
+def test_a_pass_that_cannot_be_kept_is_a_pass_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SHARDLAB_RUNS", str(tmp_path / "file"))
+    verdict = lab.check("partition_layers", find("partition_layers").solution)
+    assert verdict.passed
+    assert "This is not kept: " in verdict.words and "set SHARDLAB_RUNS to another folder" in verdict.words

@@ -281,3 +281,9 @@ def test_an_answer_that_breaks_python_itself_is_told_in_words() -> None:
     verdict = lab.check(NAME, answer)
     assert not verdict.passed
     assert verdict.words.startswith("Your function ended its process: it ")
+
+
+@pytest.mark.parametrize("seconds", [None, "x", 0, -1, float("nan"), float("inf")])
+def test_a_time_limit_that_is_none_is_told_and_nothing_runs(seconds: Any) -> None:
+    verdict = lab.check(NAME, lambda costs, stages: [], seconds=seconds)
+    assert not verdict.passed and "use a number above 0" in verdict.words

@@ -58,7 +58,9 @@ def test_two_kernels_writing_at_once_lose_nothing(tmp_path: Path) -> None:
     assert Learner(tmp_path / "l.json").all("exercise").keys() == {f"{name}{n}" for name in "ab" for n in range(40)}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"exercise": []}', '{"exercise": {"a": 1}}', "\x00\x00"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "7", '{"exercise": []}', '{"exercise": {"a": 1}}', "\x00\x00", "[" * 100_000]
+)
 def test_a_damaged_file_is_set_aside_and_said(tmp_path: Path, text: str) -> None:
     path = tmp_path / "l.json"
     path.write_text(text)
@@ -96,3 +98,9 @@ def test_a_place_that_cannot_be_written_is_said_with_the_way_out(tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="set SHARDLAB_RUNS to another folder"):
         Learner(tmp_path / "file" / "l.json").record("exercise", "a", {})
+
+
+def test_what_cannot_be_read_is_told_and_nobody_is_kept_from_learning(tmp_path: Path) -> None:
+    (tmp_path / "l.json").mkdir()
+    with pytest.warns(RuntimeWarning, match=r"l\.json cannot be read .*, so your progress so far cannot be shown"):
+        assert Learner(tmp_path / "l.json").all("exercise") == {}
