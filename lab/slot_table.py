@@ -139,9 +139,12 @@ _STYLE = (
     ".lab-slots table{border-collapse:separate;border-spacing:1px;font:12px system-ui,sans-serif;margin:0}"
     ".lab-slots caption{text-align:left;font-size:13px;padding:0 0 6px;caption-side:top;color:inherit}"
     ".lab-slots table tr{background:none}"
-    ".lab-slots table th{font-weight:400;text-align:center;padding:1px;min-width:1.5em;white-space:nowrap}"
+    ".lab-slots table{table-layout:fixed;width:auto}.lab-slots caption{width:max-content;max-width:60em}"
+    ".lab-slots table :is(th,td){text-align:center!important}"  # JupyterLab sets tables of numbers to the right
+    ".lab-slots table th{font-weight:400;padding:1px;white-space:nowrap}"
+    ".lab-slots thead th{width:2.6em;min-width:2.6em}.lab-slots thead th:first-child{width:4.5em}"
     ".lab-slots table tbody th{padding-right:6px}"
-    ".lab-slots table td{text-align:center;padding:5px 1px;border-radius:2px}"
+    ".lab-slots table td{padding:5px 1px;border-radius:2px}"
     ".lab-slots td.idle span{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}"
     f"{_rules(PALETTES['light'], '')}{_rules(PALETTES['dark'], 'body[data-jp-theme-light=false] ')}</style>"
 )

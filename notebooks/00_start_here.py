@@ -258,8 +258,9 @@ lab.explore(knobs=("dp", "tp", "pp", "microbatches"), views=("timeline", "grid")
 # %% [markdown]
 # Set `pp` to 4: where does the idle time grow? Then move the micro-batches. (Notebook 04 tells why.)
 #
-# Not every wish makes sense. Four attention heads cannot be shared by three ranks. A slider does not go there, and if
-# you ask in code, you get a sentence that says which setting, which rule, and what to use:
+# Not every wish makes sense. Four attention heads cannot be shared by three ranks. A slider stops only where the dots
+# below it are filled, and says why it passes over the others. If you ask in code, you get a sentence that says which
+# setting, which rule, and what to use:
 
 # %%
 from engine.job import JobRefused

@@ -98,9 +98,11 @@ def _by_hand(run: HasBubble) -> bool:
 
 
 def _values(run: HasBubble) -> dict[str, float]:
-    """What is known of a run's bubble: "measured" and "replayed", or, of a simulation, "simulated"."""
+    """What is known of a run's bubble: measured and counted in slots (at unit costs), or simulated."""
     found = run.summary["bubble"]
-    kinds = {"simulated": "replayed"} if "cluster" in run.summary else {"measured": "measured", "replayed": "replayed"}
+    kinds = {"measured": "measured", "counted in slots": "replayed"}
+    if "cluster" in run.summary:
+        kinds = {"simulated": "replayed"}
     return {kind: found[key] for kind, key in kinds.items() if found[key] is not None}
 
 
@@ -114,7 +116,7 @@ def _line(curve: Curve, points: Sequence[tuple[int, float]], number: int, colour
 
 _SYMBOLS = {
     "measured": ("circle", "measured"),
-    "replayed": ("diamond", "replayed at unit costs"),
+    "counted in slots": ("diamond", "counted in slots"),
     "simulated": ("triangle-up", "simulated on a cluster"),
 }
 

@@ -11,7 +11,8 @@ from lab import comparing
 from lab.runs import Run
 from lab.timeline import TimelineWidget, timeline_data
 from lab.widgets.modules import styles
-from lab.wording import SCHEDULE_NAMES
+
+MOST_NAMED = 3  # settings in the name of a run; the table has them all
 
 
 class Compared(ipywidgets.VBox):
@@ -20,31 +21,32 @@ class Compared(ipywidgets.VBox):
     def __init__(self, runs: Sequence[Run]) -> None:
         comparing.refuse(runs)
         self.settings, self.lines = comparing.settings(runs), comparing.lines(runs)
+        names = [name(i, run, self.settings) for i, run in enumerate(runs)]
         self.timelines = [
-            TimelineWidget(data=timeline_data(run.recording, run.job), group=f"compared-{id(self)}", label=name(i, run))
+            TimelineWidget(data=timeline_data(run.recording, run.job), group=f"compared-{id(self)}", label=names[i])
             for i, run in enumerate(runs)
         ]
-        named = [part for i, run in enumerate(runs) for part in (_heading(name(i, run)), self.timelines[i])]
-        super().__init__([ipywidgets.HTML(_table(runs, self.settings, self.lines)), *named])
+        named = [part for i, run in enumerate(runs) for part in (_heading(names[i]), self.timelines[i])]
+        super().__init__([ipywidgets.HTML(_table(names, self.settings, self.lines)), *named])
 
 
-def name(i: int, run: Run) -> str:
-    """A, B… and the run's plan."""
+def name(i: int, run: Run, settings: dict[str, tuple[object, ...]]) -> str:
+    """A, B… and what is set differently, or the plan where little else could tell them apart."""
     plan = run.job.plan
-    zero = f", ZeRO-{plan.zero}" if run.job.effective_zero else ""
-    schedule = f", {SCHEDULE_NAMES[plan.schedule]}" if plan.pp > 1 else ""
-    return f"{chr(ord('A') + i)}: {plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline{zero}{schedule}"
+    shape = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
+    own = [f"{option}={values[i]}" for option, values in settings.items() if option not in ("dp", "tp", "pp")]
+    return f"{chr(ord('A') + i)}: {', '.join([shape, *own[:MOST_NAMED]])}"
 
 
 def _heading(text: str) -> ipywidgets.HTML:
     return ipywidgets.HTML(f'<div class="shardlab"><strong>{html.escape(text)}</strong></div>')
 
 
-def _table(runs: Sequence[Run], settings: dict[str, tuple[object, ...]], lines: Sequence[comparing.Line]) -> str:
+def _table(names: Sequence[str], settings: dict[str, tuple[object, ...]], lines: Sequence[comparing.Line]) -> str:
     """What was set differently, then what came out."""
-    heads = "".join(f'<th scope="col">{html.escape(name(i, run))}</th>' for i, run in enumerate(runs))
+    heads = "".join(f'<th scope="col">{html.escape(named)}</th>' for named in names)
     set_rows = "".join(_row(option, [html.escape(str(v)) for v in values]) for option, values in settings.items())
-    came_out = "".join(_row(line.name, [_cell(line, i) for i in range(len(runs))]) for line in lines)
+    came_out = "".join(_row(line.name, [_cell(line, i) for i in range(len(names))]) for line in lines)
     return (
         f'<style>{styles()}</style><div class="shardlab shardlab-compared" tabindex="0" role="region"'
         ' aria-label="Runs compared">'

@@ -19,6 +19,7 @@ Value = int | float | str | bool
 MOST_RANKS = 16
 """Real processes an explorer starts; more take longer than a slider should."""
 LINK_SPEEDS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
+_ADVICE = ": use batch="  # there is no such knob; where the slider goes on to is advice enough
 SCHEDULE_CHUNKS = {"interleaved": 2, "zb-v": 2}
 """Schedules that come with several model chunks a rank: choosing one sets them."""
 
@@ -118,7 +119,7 @@ def refusal(job: Job, name: str, value: Value, cluster: Cluster | None = None) -
     try:
         turned(job, name, value, cluster)
     except JobRefused as error:
-        return str(error)
+        return str(error).split(_ADVICE)[0].rstrip(".") + "."
     return ""
 
 

@@ -29,7 +29,7 @@ class Panel(anywidget.AnyWidget):
     state = traitlets.Unicode("starting").tag(sync=True)
     run = traitlets.Unicode("").tag(sync=True)
     shown = traitlets.Unicode("").tag(sync=True)
-    headline = traitlets.Unicode("").tag(sync=True)
+    headline = traitlets.Unicode("Working out the prediction; the first one takes some seconds…").tag(sync=True)
     badge = traitlets.Dict(NOT_RUN).tag(sync=True)
     busy = traitlets.Bool(False).tag(sync=True)
     progress = traitlets.Float(0.0).tag(sync=True)

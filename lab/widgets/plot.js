@@ -33,7 +33,8 @@ function themed(model, theme) {
     }
   }
   const clear = "rgba(0,0,0,0)"; // the page is the paper
-  Object.assign(spec.layout, { paper_bgcolor: clear, plot_bgcolor: clear });
+  const modebar = { orientation: "v", bgcolor: clear }; // along the side, where it covers no legend
+  Object.assign(spec.layout, { paper_bgcolor: clear, plot_bgcolor: clear, modebar });
   return spec;
 }
 

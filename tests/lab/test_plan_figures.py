@@ -88,7 +88,7 @@ def test_runs_are_points_measured_and_replayed() -> None:
     fig = figures.bubble_curve([run])
     at = {t.name: (t.x[0], t.y[0], t.marker.symbol) for t in fig.data if t.mode == "markers"}
     found = run.summary["bubble"]
-    assert at == {"measured": (8, found["measured"], "circle"), "replayed at unit costs": (8, 0.2, "diamond")}
+    assert at == {"measured": (8, found["measured"], "circle"), "counted in slots": (8, 0.2, "diamond")}
     assert any("newest" in a.text for a in fig.layout.annotations)
 
 
