@@ -17,7 +17,10 @@ export function column(packed) {
     return new ARRAYS[type](fromBase64(data).buffer);
   }
   const view = ArrayBuffer.isView(data) ? data : new Uint8Array(data);
-  return new ARRAYS[type](view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
+  const Type = ARRAYS[type];
+  const fits = view.byteOffset % Type.BYTES_PER_ELEMENT === 0; // else only a copy can be read as numbers
+  if (fits) return new Type(view.buffer, view.byteOffset, view.byteLength / Type.BYTES_PER_ELEMENT);
+  return new Type(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
 }
 
 function fromBase64(text) {
@@ -45,29 +48,33 @@ function unpackColumns(columns) {
   return Object.fromEntries(Object.entries(columns).map(([name, packed]) => [name, column(packed)]));
 }
 
-/** Adds the ends, where each lane's boxes lie, and the runs that share one number. */
+/** Adds the ends, and where each lane's boxes lie. Runs once a box before anything shows: no objects, nothing twice. */
 function withGroups(layer) {
   const { count, start, duration, lane, sub } = layer;
-  layer.end = new Float32Array(count);
-  layer.latest = new Float32Array(count); // the last end so far in the lane: grows, so it can be searched
-  layer.groups = [];
-  for (let i = 0; i < count; i++) {
-    layer.end[i] = start[i] + duration[i];
-    const last = layer.groups.at(-1);
-    if (last && last.lane === lane[i] && last.sub === sub[i]) {
-      last.to = i + 1;
-      layer.latest[i] = Math.max(layer.latest[i - 1], layer.end[i]);
-    } else {
-      layer.groups.push({ lane: lane[i], sub: sub[i], from: i, to: i + 1 });
-      layer.latest[i] = layer.end[i];
+  const end = new Float32Array(count);
+  const latest = new Float32Array(count); // the last end so far in the lane: grows, so it can be searched
+  const groups = [];
+  for (let from = 0, to = 0; from < count; from = to) {
+    const [itsLane, itsSub] = [lane[from], sub[from]];
+    let last = -Infinity;
+    for (; to < count && lane[to] === itsLane && sub[to] === itsSub; to++) {
+      end[to] = start[to] + duration[to];
+      if (end[to] > last) last = end[to];
+      latest[to] = last;
     }
+    groups.push({ lane: itsLane, sub: itsSub, from, to });
   }
-  layer.runs = runsOf(layer);
-  return layer;
+  return Object.assign(layer, { end, latest, groups, runs: null });
+}
+
+/** The runs of a layer that share one number; looked for when first needed. */
+export function runsOf(layer) {
+  layer.runs ??= findRuns(layer);
+  return layer.runs;
 }
 
 /** Neighbouring computations of one category, stage and micro-batch, which get one number together. */
-function runsOf(layer) {
+function findRuns(layer) {
   const { category, micro, stage, start, end } = layer;
   const runs = [];
   for (const group of layer.groups) {

@@ -1,6 +1,6 @@
 // The still part of the picture: names of lanes, axis, boxes, numbers, outlines of the prediction, ends of the steps.
 
-import { COMPUTE, FIRST_THIN } from "./data.js";
+import { COMPUTE, FIRST_THIN, runsOf } from "./data.js";
 import { drawFills, extents } from "./fills.js";
 import { place, ticks, toX } from "./layout.js";
 import { endWords } from "./words.js";
@@ -127,9 +127,10 @@ function drawNumbers(context, layer, layout, window, colours) {
   context.textAlign = "center";
   context.textBaseline = "middle";
   const scale = (layout.right - layout.left) / (window[1] - window[0]);
-  for (const run of layer.runs) {
-    const text = String(run.micro);
+  for (const run of runsOf(layer)) {
     const room = (Math.min(run.end, window[1]) - Math.max(run.start, window[0])) * scale;
+    if (room < 11) continue; // not even one digit
+    const text = String(run.micro);
     if (room < 7 * text.length + 4) continue;
     const middle = (Math.max(run.start, window[0]) + Math.min(run.end, window[1])) / 2;
     const [y, height] = place(layout, run.lane, COMPUTE);
