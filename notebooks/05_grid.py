@@ -64,8 +64,9 @@ for axis in ("tp", "dp", "pp"):
     print(f"{axis}: {len(seen)} groups seen in the recording, {sorted(seen)}")
 
 # %% [markdown]
-# Megatron-LM makes its groups by the same rule. The comment of its `initialize_model_parallel` lists them for 16 GPUs
-# with tensor 2 and pipeline 4; here is what ours makes of that, compared with that list.
+# Megatron-LM makes its groups by the same rule. The docstring of `initialize_model_parallel` in its
+# `megatron/core/parallel_state.py` lists them for 16 GPUs with tensor 2 and pipeline 4; here is what ours makes of
+# that, compared with that list.
 
 # %%
 sixteen = Mesh(dp=2, tp=2, pp=4)
@@ -195,7 +196,8 @@ print(found.sentences[-1])
 
 # %% [markdown]
 # Which plans use all 64? The same rules that check a job list them: tp has to divide the 12 heads, pp must not exceed
-# the 12 layers, and all three have to multiply to 64. No plan has 3 stages: 3 does not divide 64.
+# the 12 layers, dp has to divide the batch of 480, and all three have to multiply to 64. No plan has 3 stages: 3 does
+# not divide 64.
 
 # %%
 from engine.planning.plans import Space, shapes
@@ -271,8 +273,9 @@ lab.explore(knobs=("dp", "tp", "pp", "link_speed"), views=("grid", "timeline"), 
 # 7.</details>
 #
 # **2. Nodes have 8 GPUs and a colleague wants tp=16. What does the placement of this notebook tell you?**
-# <details><summary>Answer</summary>Every tensor group then crosses a node border, whatever the order, with the most
-# bytes of all axes and nothing to hide them behind. Take tp=8 and more pipeline stages or data ranks.</details>
+# <details><summary>Answer</summary>Every tensor group then crosses a node border, whatever the order, with an
+# all-reduce for each half of every block and nothing to hide it behind. Take tp=8 and more pipeline stages or data
+# ranks.</details>
 #
 # **3. Why do bytes that cross nodes differ between orders, and not the loss?**
 # <details><summary>Answer</summary>The order only says which process plays which coordinate. Each coordinate computes
