@@ -53,6 +53,12 @@ def written_text(job: Job, lanes: Lanes) -> str:
 def _parsed(job: Job, text: str) -> Lanes:
     lines = [(number, raw.split("#")[0].split()) for number, raw in enumerate(text.splitlines(), 1)]
     filled = [(number, words) for number, words in lines if words]
+    most = 3 * job.plan.microbatches * job.plan.chunks  # F, I and W of each; told before a long text is read
+    for number, words in filled:
+        if len(words) > most:
+            raise ValueError(
+                f"line {number}: {len(words):,} actions, and a rank has at most {most}: F, I and W of each."
+            )
     return tuple(tuple(_action(job, z, n, word) for word in words) for z, (n, words) in enumerate(filled))
 
 
