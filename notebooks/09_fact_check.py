@@ -8,8 +8,10 @@
 # About 20 minutes. Afterwards you can say which of the numbers that are passed around are true, when, and how you
 # would check the next one. Every cell that judges also asserts: if a number changed, the notebook would stop there.
 #
-# *Measured* means processes that really ran on this machine; here only bytes and counts are taken from them, which are
-# exact, never times. *Simulated* means the same operations on a described cluster, which the text names.
+# *Measured* means processes that really ran on this machine; here only counts and sizes of tensors are taken from them,
+# never times. The bytes that a rank *sends* are such a size times the ring's factor; `tests/engine/test_wire_bytes.py`
+# counts that four processes really send so much. *Simulated* means the same operations on a described cluster, which
+# the text names.
 
 # %%
 import lab
@@ -204,8 +206,8 @@ verdict(
     "C9",
     "All-reduce cost grows linearly with the number of GPUs",
     "wrong",
-    f"Measured: a rank sends {sent(pair, 'dp') / params:g} × the tensor where there are 2 of them, and"
-    f" {sent(many, 'dp') / params:g} × where there are 4; 2(n−1)/n never reaches 2. On a100-dgx 1,024 GPUs need"
+    f"On a ring of 2 a rank sends {sent(pair, 'dp') / params:g} × the tensor, on a ring of 4"
+    f" {sent(many, 'dp') / params:g} ×; 2(n−1)/n never reaches 2. On a100-dgx 1,024 GPUs need"
     f" ×{big:.2f} the time of 64 for 1 GB and ×{small:.2f} for 1 kB. Only a flat ring's latency is about linear,"
     f" ×{ring:.0f}.",
 )
@@ -403,7 +405,7 @@ verdict(
     "Tensor parallel inside the 8-GPU node doubled performance",
     "holds under conditions",
     f"Simulated: ×{ratio['pcie-box']:.2f} where one 100 Gb/s adapter serves 8 GPUs (pcie-box), ×{ratio['a100-dgx']:.2f}"
-    " where each GPU has 200 Gb/s of its own (a100-dgx). It always helps; how much, the network says.",
+    " where each GPU has 200 Gb/s of its own (a100-dgx). It helps on both; how much, the network says.",
 )
 
 # %% [markdown]
@@ -441,7 +443,8 @@ verdict(
 #
 # ### C16 · “Below 10B: data + ZeRO-2; 10 to 100B: 3D + ZeRO-1; above: 3D + ZeRO-3”
 #
-# The planner estimates every legal plan and ranks those that fit: here 7B on 64, 70B on 512 and 530B on 2,240 GPUs.
+# The planner estimates every legal plan that has sequence parallelism, without replaying any, and ranks those that
+# fit: here 7B on 64, 70B on 512 and 530B on 2,240 GPUs.
 
 
 # %%
@@ -473,7 +476,7 @@ verdict(
 # ### C17 · “Plain data parallelism with ZeRO-2 can beat 3D with ZeRO-3”
 #
 # LLaMA-2 7B, 1,024 sequences a step, on 256 and on 1,024 GPUs of h100-dgx. The planner chooses the best plan of each
-# kind, the simulation times it.
+# kind, by the same estimates, and the simulation times it.
 
 
 # %%
@@ -497,7 +500,7 @@ verdict(
     "holds",
     f"7B on h100-dgx: 3D + ZeRO-3 takes {leads[256]:.0%} longer than data + ZeRO-2 on 256 GPUs, but {-leads[1024]:.0%}"
     " less on 1,024, with a single sequence a GPU: the crossover lies between. There is another where whole parameters"
-    " stop fitting: 70B with ZeRO-2 fits no GPU.",
+    " stop fitting: 70B with ZeRO-2 fits no 80 GB GPU.",
 )
 
 # %%

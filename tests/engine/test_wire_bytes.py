@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
 
 from engine.comm import Comm, Group
 from engine.launch import Member, launch
@@ -41,8 +42,8 @@ def bytes_sent() -> int:
 
 def communicate(ctx: MemberContext) -> None:
     """Each kind of communication once on every rank, as the engine does it; tells what was booked and what was sent."""
-    where = {"init_method": f"file://{ctx.rendezvous}", "rank": ctx.index, "world_size": RANKS}
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60), **where)
+    store = FileStore(ctx.rendezvous, RANKS)
+    dist.init_process_group("gloo", store=store, rank=ctx.index, world_size=RANKS, timeout=timedelta(seconds=60))
     group = Group("dp", tuple(range(RANKS)), dist.group.WORLD)
     comm = Comm(ctx.index, "gloo", {"dp": group}, Recorder(ctx.index))
     full = torch.ones(ELEMENTS)
