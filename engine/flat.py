@@ -13,6 +13,8 @@ that is not there keeps its views and gives up only its memory, as in torch's FS
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -63,8 +65,8 @@ class FlatBucket:
             if grad.dtype == view.dtype:
                 view.grad = grad
             else:
-                view.main_grad = grad  # type: ignore[attr-defined]  # a name of ours on the leaf
-                view.register_post_accumulate_grad_hook(_add_to_main)
+                view.main_grad = grad  # type: ignore[attr-defined]  # Megatron's name; `parallel.split` adds there itself
+                view.register_post_accumulate_grad_hook(partial(_add_to_main, grad))
             views[param.name], start = view, start + size
         return views
 
@@ -166,10 +168,10 @@ DTYPES = {2: torch.bfloat16, 4: torch.float32}
 """By bytes of an element."""
 
 
-def _add_to_main(param: Tensor) -> None:
-    """Adds a parameter's 16-bit gradient to its place in the fp32 buffer: Megatron-LM's main gradients."""
+def _add_to_main(main: Tensor, param: Tensor) -> None:
+    """Adds a parameter's 16-bit gradient to `main`, its place in the fp32 buffer: Megatron-LM's main gradients."""
     if param.grad is not None:  # there is none where it was left to the weight part of a split backward
-        param.main_grad.add_(param.grad)  # type: ignore[attr-defined]  # see `_views`
+        main.add_(param.grad)
         param.grad = None
 
 

@@ -158,6 +158,15 @@ class Job:
         few = next((m for m in divisors if batch // m * self.model.seq <= REFERENCE_TOKENS), batch)
         return dataclasses.replace(self, plan=Plan(microbatches=few), hardware=Hardware())
 
+    def under(self, schedule: Schedule) -> Job:
+        """The job with another schedule, and the chunks that one needs: 2 for zb-v, at least 2 interleaved, else 1."""
+        if schedule == self.plan.schedule:
+            return self
+        chunks = {"zb-v": 2, "interleaved": max(self.plan.chunks, 2)}.get(schedule, 1)
+        partition = self.plan.partition if chunks == self.plan.chunks else None  # it has an entry for each stage
+        plan = dataclasses.replace(self.plan, schedule=schedule, chunks=chunks, partition=partition)
+        return dataclasses.replace(self, plan=plan)
+
     def options(self) -> dict[str, Any]:
         """The job as one flat mapping, the inverse of `from_options`."""
         return {name: value for part in _PARTS for name, value in vars(getattr(self, part)).items()}

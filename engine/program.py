@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Kind(StrEnum):
@@ -81,14 +82,14 @@ class Action:
     def parse(cls, line: str) -> Action:
         """Reads what `str` wrote. Raises `ValueError` naming the word that cannot be read."""
         kind, *words = line.split()
-        values: dict[str, object] = {}
+        values: dict[str, Any] = {}  # _field gives each name its own type
         for word in words:
             found = _field(word, line)
             if values.keys() & found.keys():
                 raise ValueError(f"{word!r} in {line!r} is one too many: an action has one of each.")
             values |= found
         try:
-            return cls(Kind(kind), **values)  # type: ignore[arg-type]  # _field gives each name its own type
+            return cls(Kind(kind), **values)
         except ValueError:
             near = difflib.get_close_matches(kind, [k.value for k in Kind], n=1)
             raise ValueError(f"{kind!r} is no kind of action: did you mean {(near or ['forward'])[0]}?") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lab.analysis.memory import KEY
@@ -76,11 +77,11 @@ def _lines(runs: Sequence[Run]) -> Iterator[Line]:
 
     yield line("step time", step_seconds, seconds)
     yield line("bubble, idle ÷ total", bubble, percent, lambda share: f"{100 * share:.0f} points")
-    yield line("peak memory of the fullest rank", lambda run: _most(run, "total_peak"), nbytes)
+    yield line("peak memory of the fullest rank", partial(_most, "total_peak"), nbytes)
     for category, name in CATEGORY_NAMES.items():
-        yield line(f"{name}, fullest rank", lambda run, key=KEY[category]: _most(run, key), nbytes)  # type: ignore[misc]
+        yield line(f"{name}, fullest rank", partial(_most, KEY[category]), nbytes)
     for axis, name in AXIS_NAMES.items():
-        yield line(f"bytes sent, {name} axis, a rank and step", lambda run, a=axis: _sent(run, a), nbytes)  # type: ignore[misc]
+        yield line(f"bytes sent, {name} axis, a rank and step", partial(_sent, axis), nbytes)
     yield line("loss of the last step", lambda run: run.steps[-1]["loss"], lambda value: f"{value:.4f}")
 
 
@@ -98,9 +99,9 @@ def bubble(run: Run) -> float | None:
     return found
 
 
-def _most(run: Run, key: str) -> float:
+def _most(key: str, run: Run) -> float:
     return float(max((row[key] for row in run.summary["memory"]["per_rank"]), default=0))
 
 
-def _sent(run: Run, axis: str) -> float:
+def _sent(axis: str, run: Run) -> float:
     return float(sum(row["logical_bytes"] for row in run.summary["communication"] if row["axis"] == axis))

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import FileStore  # type: ignore[attr-defined]
+from torch._C._distributed_c10d import FileStore
 
 from engine.processes.member import MemberContext
 from engine.processes.verdict import is_communication_error

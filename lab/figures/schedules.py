@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
 from textwrap import wrap
@@ -70,7 +70,7 @@ def ordered_schedules(job: Job, names: Iterable[Schedule]) -> tuple[list[Ordered
     """The job under each schedule, and of those that are not legal for it the reason in words."""
     found, refused = [], {}
     for name in names:
-        other = with_schedule(job, name)
+        other = job.under(name)
         try:
             rules.check(other)
         except JobRefused as reason:
@@ -84,21 +84,13 @@ def ordered_schedules(job: Job, names: Iterable[Schedule]) -> tuple[list[Ordered
 def own_order(what: HasJob | Job) -> Ordered:
     """The order of a job or run as it is. Raises `JobRefused` for a job that breaks a rule."""
     job = job_of(what)
-    if not isinstance(what, Job) and getattr(what, "by_hand", False):
-        return Ordered("order by hand", what.program, job.plan.chunks)  # type: ignore[attr-defined]  # a run's own
+    own: Program | None = getattr(what, "program", None) if getattr(what, "by_hand", False) else None
+    if own is not None:  # a run's
+        return Ordered("order by hand", own, job.plan.chunks)
     rules.check(job)
     chunks = f", {job.plan.chunks} chunks" if job.plan.chunks > 1 else ""
     name = f"{SCHEDULE_NAMES[job.plan.schedule]}{chunks}, {job.plan.microbatches} micro-batches"
     return Ordered(name, compile_job(job), job.plan.chunks)
-
-
-def with_schedule(job: Job, name: Schedule) -> Job:
-    """The job with another schedule, and the chunks that one needs: 2 for ZB-V, at least 2 interleaved, else 1."""
-    plan = job.plan
-    chunks = {"zb-v": 2, "interleaved": max(plan.chunks, 2)}.get(name, 1)
-    chunks = plan.chunks if name == plan.schedule else chunks
-    partition = plan.partition if chunks == plan.chunks else None
-    return replace(job, plan=replace(plan, schedule=name, chunks=chunks, partition=partition))
 
 
 def schedules_figure(

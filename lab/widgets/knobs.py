@@ -20,8 +20,6 @@ MOST_RANKS = 16
 """Real processes an explorer starts; more take longer than a slider should."""
 LINK_SPEEDS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
 _ADVICE = ": use batch="  # there is no such knob; where the slider goes on to is advice enough
-SCHEDULE_CHUNKS = {"interleaved": 2, "zb-v": 2}
-"""Schedules that come with several model chunks a rank: choosing one sets them."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +123,9 @@ def refusal(job: Job, name: str, value: Value, cluster: Cluster | None = None) -
 
 def turned(job: Job, name: str, value: Value, cluster: Cluster | None = None) -> Job:
     """`job` with one knob turned. A schedule brings its number of chunks along. Raises `JobRefused`."""
-    options: dict[str, Any] = {name: value}
-    if name == "schedule" and value != job.plan.schedule:
-        options["chunks"] = max(job.plan.chunks, 2) if value == "interleaved" else SCHEDULE_CHUNKS.get(str(value), 1)
-    found = Job.from_options(job, **options)
+    found = Job.from_options(job, **{name: value})
+    if name == "schedule":
+        found = job.under(found.plan.schedule)
     check(found, cluster)
     return found
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
+from engine.cluster import load_cluster
+from engine.replay import replay
+from engine.simulate import simulate
+from lab.timeline import module, portable, timeline_data
 from tests.browser.chromium import PATH, QUIET
+from tests.browser.timeline_page import CUBE, PAGE, Open
+from tests.engine.clusters import cluster
+from tests.lab.synthetic import LIFELIKE, synthetic
 
 
 @pytest.fixture(scope="package")
@@ -16,3 +26,33 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=PATH, args=QUIET)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def pair() -> list[dict[str, Any]]:
+    recording = synthetic(CUBE, LIFELIKE)
+    slow = simulate(CUBE, load_cluster("toy-2x4"))
+    fast = replay(slow, CUBE, cluster(2, devices=8))
+    return [timeline_data(recording, CUBE, 1), timeline_data(slow, CUBE, predicted=fast)]
+
+
+@pytest.fixture
+def visit(browser: Browser, pair: list[dict[str, Any]], tmp_path: Path) -> Iterator[Open]:
+    pages: list[Page] = []
+    complaints: list[str] = []
+
+    def open_page(data: list[dict[str, Any]] = pair, width: int = 1000, **options: Any) -> Page:
+        page = browser.new_page(viewport={"width": width, "height": 900}, **options)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        text = json.dumps([portable(each) for each in data]).replace("<", "\\u003c")
+        (tmp_path / "page.html").write_text(PAGE.format(data=text, module=module()), encoding="utf-8")
+        page.goto((tmp_path / "page.html").as_uri())
+        page.wait_for_function("document.querySelector('#two .sl-timeline')?.dataset.drawMs !== undefined")
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert complaints == []

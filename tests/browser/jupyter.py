@@ -13,12 +13,12 @@ from typing import Any
 from urllib.parse import urlparse
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, Locator, Page, ViewportSize
 
 import lab
 
 ROOT = Path(lab.__file__).parent.parent
-WIDE = {"width": 1280, "height": 900}
+WIDE = ViewportSize(width=1280, height=900)
 SLOW_MS = 120_000  # a whole notebook of real runs, on two busy cores
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 _EXPOSED = {"LabApp": {"expose_app_in_browser": True}}  # so that a test can call JupyterLab's own commands
@@ -70,7 +70,7 @@ class Lab:
         self.server = server
         self.asked: list[str] = []
         self.complaints: list[str] = []
-        self.page: Page = browser.new_page(viewport=WIDE)  # type: ignore[arg-type]
+        self.page: Page = browser.new_page(viewport=WIDE)
         self.page.set_default_timeout(SLOW_MS)
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.on("websocket", lambda socket: self.asked.append(socket.url))

@@ -128,9 +128,9 @@ def test_a_schedule_written_by_hand_trains_what_one_process_trains() -> None:
 
 
 @pytest.mark.parametrize("found", [None, 5, ["F0"], [["F0"]], object()])
-def test_a_function_that_returns_no_schedule_is_refused_in_words(found: object) -> None:
+def test_a_function_that_returns_no_schedule_is_refused_in_words(found: Any) -> None:
     with pytest.raises(ValueError, match="a schedule is text with a line for each rank, or lanes of actions, and"):
-        written_lanes(Job.from_options(pp=2), lambda p, m, v: found)  # type: ignore[arg-type, return-value]
+        written_lanes(Job.from_options(pp=2), lambda p, m, v: found)
 
 
 def test_more_actions_than_a_rank_can_have_are_refused_before_they_are_read() -> None:

@@ -11,7 +11,7 @@ from engine.job import Job
 from lab import figures
 from lab.figures.bubble_curve import curve_points
 from lab.figures.memory_by_zero import by_formula, memory_by_zero_figure, saved
-from lab.figures.schedules import ordered_schedules, schedules_figure, with_schedule
+from lab.figures.schedules import ordered_schedules, schedules_figure
 from tests.lab.fake_run import fake_run
 
 PIPELINE = Job.from_options(pp=4, microbatches=8, layers=8, batch=16)
@@ -64,7 +64,7 @@ def test_a_schedule_that_is_not_legal_is_left_out_with_the_reason() -> None:
 
 
 def test_only_schedules_that_need_chunks_get_them() -> None:
-    assert [with_schedule(PIPELINE, name).plan.chunks for name in ("1f1b", "interleaved", "zb-v")] == [1, 2, 2]
+    assert [PIPELINE.under(name).plan.chunks for name in ("1f1b", "interleaved", "zb-v")] == [1, 2, 2]
 
 
 def test_a_selected_rank_is_pointed_at_by_its_place_in_the_pipeline() -> None:
@@ -79,7 +79,7 @@ def test_a_selected_rank_is_pointed_at_by_its_place_in_the_pipeline() -> None:
 
 def test_the_curve_is_the_formula() -> None:
     assert curve_points(PIPELINE, 20) == [(m, pytest.approx(3 / (m + 3))) for m in range(1, 21)]
-    chunked = with_schedule(PIPELINE, "interleaved")
+    chunked = PIPELINE.under("interleaved")
     assert curve_points(chunked, 12) == [(m, pytest.approx(3 / (2 * m + 3))) for m in (4, 8, 12)]
 
 
@@ -93,7 +93,7 @@ def test_runs_are_points_measured_and_replayed() -> None:
 
 
 def test_schedules_differ_in_their_lines_too() -> None:
-    runs = [fake_run(with_schedule(PIPELINE, name)) for name in ("1f1b", "naive", "zb-h1")]
+    runs = [fake_run(PIPELINE.under(name)) for name in ("1f1b", "naive", "zb-h1")]
     lines = [t.line.dash for t in figures.bubble_curve(runs).data if t.mode == "lines"]
     assert len(set(lines)) == 3
 
