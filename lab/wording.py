@@ -4,7 +4,7 @@ from __future__ import annotations
 
 AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
 SCHEDULE_NAMES = {
-    "naive": "unpipelined",
+    "naive": "naive",
     "gpipe": "GPipe",
     "1f1b": "1F1B",
     "interleaved": "interleaved 1F1B",

@@ -18,7 +18,7 @@ from lab.slot_table import slot_table
 #
 # The smallest example: a model of three blocks, one for each of three ranks. What a rank holds is its *stage*. The
 # batch is cut in four micro-batches, and each goes through all stages, forward and then backward, before the next one
-# starts. That is the `naive` way (the pictures call it “unpipelined”):
+# starts. That is the `naive` way:
 
 # %%
 small = {"pp": 3, "layers": 3, "microbatches": 4, "steps": 2}

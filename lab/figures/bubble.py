@@ -74,7 +74,7 @@ def bubble_figure(
     fig.update_xaxes(
         tickformat=".0%",
         tickvals=[0, 0.25, 0.5, 0.75, 1],
-        range=[0, 1],
+        range=[0, 1.02],  # the last label would be cut
         title_text=f"share of step {step} ({seconds(whole)})",
     )
     mine = recorded(selected, recording.stands_for)

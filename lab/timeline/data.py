@@ -53,12 +53,14 @@ def timeline_data(
     predicted: Recording | None = None,
     *,
     by_hand: bool = False,
+    of: str = MEASURED,
 ) -> Data:
     """Everything that the timeline shows of a step, by default the typical one; columns are bytes.
 
-    predicted: a replay or simulation of the same job, laid over it. by_hand: the program is not the job's own, so
-    that no formula is known for it. Times are ms since the step's start, each recording's own. Raises `NoStep` for a
-    step that was not recorded; without any completed step there is nothing to draw, and `layers` is empty.
+    predicted: a replay or simulation of the same job, laid over it; of: what lies beneath is called. by_hand: the
+    program is not the job's own, so that no formula is known for it. Times are ms since the step's start, each
+    recording's own. Raises `NoStep` for a step
+    that was not recorded; without any completed step there is nothing to draw, and `layers` is empty.
     """
     step = typical_step(recording) if step is None else step
     if step is None:
@@ -81,8 +83,8 @@ def timeline_data(
         "how": how_to_read(axes, predicted is not None),
         "step": step,
         "layers": [
-            _layer(of, lanes, spans, order, axes)
-            for of, lanes, spans in zip((MEASURED, PREDICTED), laid, idle, strict=False)
+            _layer(name, lanes, spans, order, axes)
+            for name, lanes, spans in zip((of, PREDICTED), laid, idle, strict=False)
         ],
     }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import ipywidgets
 
+from lab.figures.comparison import MEASURED
 from lab.figures.palette import Theme
 from lab.runs import Run
 from lab.timeline import TimelineWidget, timeline_data
@@ -133,6 +134,8 @@ def _timeline(run: Run, predicted: Run | None, step: int | None) -> dict[str, An
         )
     other = None if predicted is None else predicted.recording
     by_hand = run.summary["bubble"]["formula"] is None
-    data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand)
-    where = f"On {run.summary['cluster']}" if run.status == "simulated" else "Measured here"
+    where, of = (
+        (f"On {run.summary['cluster']}", "replayed") if run.status == "simulated" else ("Measured here", MEASURED)
+    )
+    data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand, of=of)
     return data | {"title": f"{where}. {data['title']}"}
