@@ -6,14 +6,17 @@ and asks nobody for news, updates or extensions. Of the user's own Jupyter it re
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
 import signal
 import socket
+import time
 from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from engine.job import JobRefused
 from lab.options import whole_number
@@ -21,6 +24,7 @@ from lab.store import default_root
 from lab.working_copy import FIRST, HIDDEN, update
 
 LOOPBACK = "127.0.0.1"
+_PATIENCE = 5.0  # seconds for interrupted cells to end their processes and answer
 _NO_NEWS = '{"fetchNews": "false", "checkForUpdates": false}\n'  # or JupyterLab asks to be allowed to fetch some
 
 
@@ -43,9 +47,29 @@ def notebooks(args: Namespace) -> int:
         words = f"{folder}: {copied.words()}.\n\n    {url}\n\nCtrl-C ends JupyterLab and what runs in it."
     server.io_loop.add_callback(print, words, flush=True)  # after the one that makes it listen
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # JupyterLab's own ask back, or leave kernels behind
-        signal.signal(number, lambda *_: server.stop(from_signal=True))
+        signal.signal(number, lambda *_: _end(server))
     server.start()  # returns when its kernels are shut down
     return 0
+
+
+def _end(server: Any) -> None:
+    """Ends the server from a signal handler; a second signal ends it without waiting for busy kernels."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: server.stop(from_signal=True))
+    server.io_loop.add_callback_from_signal(_end_when_idle, server)
+
+
+async def _end_when_idle(server: Any) -> None:
+    """Interrupts what runs and lets it answer first: a kernel shut down in the middle of a cell prints a traceback."""
+    kernels = server.kernel_manager
+    busy = [kernels.get_kernel(kernel) for kernel in kernels.list_kernel_ids()]
+    busy = [kernel for kernel in busy if kernel.execution_state == "busy"]
+    for kernel in busy:
+        await kernel.interrupt_kernel()
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline and any(kernel.execution_state == "busy" for kernel in busy):
+        await asyncio.sleep(0.05)
+    server.stop()
 
 
 def _free_port(wish: str | None) -> int | None:

@@ -34,8 +34,8 @@ def test_nccl_only_where_each_rank_has_a_gpu_and_the_reason_is_said(
 
 
 def test_both_ends_of_a_message_use_the_same_nccl_group() -> None:
-    stand_in: Any = object()
-    lanes = {f"pp_act_{way}": Group(way, (0, 1), stand_in) for way in ("down", "up")}
+    stand_ins: dict[str, Any] = {"down": object(), "up": object()}
+    lanes = {f"pp_act_{way}": Group(way, (0, 1), group) for way, group in stand_ins.items()}
     ends = [Comm(rank, "nccl", lanes, Recorder(rank)) for rank in (0, 1)]
     assert ends[0]._lane("pp_act", 0, 1) is ends[1]._lane("pp_act", 0, 1)
     assert ends[0]._lane("pp_act", 1, 0) is not ends[0]._lane("pp_act", 0, 1)
