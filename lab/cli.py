@@ -72,7 +72,7 @@ def _parser() -> Parser:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
 
     def command(do: Callable[[Namespace], int], words: str, arguments: str = "[options]") -> Parser:
-        name = do.__name__
+        name = do.__name__.removeprefix("_")
         added: Parser = subparsers.add_parser(
             name, help=words, usage=f"lab {name} {arguments}", description=f"{words[0].upper()}{words[1:]}."
         )
@@ -93,19 +93,27 @@ def _parser() -> Parser:
     doctor = command(commands.doctor, "check that everything a run needs works here")
     demo = command(commands.demo, "run 2 × 2 × 2 ranks with ZeRO-1 on real text and write a report of it")
     opened = command(notebooks_command.notebooks, "open the notebooks in JupyterLab, on a copy that is yours to change")
+    served = command(_dashboard, "open the dashboard: launch runs, watch them, compare them")
     opened.add_argument("--to", metavar="FOLDER", default="lab-notebooks", help="the copy; default: lab-notebooks")
     opened.add_argument("--fresh", action="store_true", help="put what you changed aside as .bak and copy it anew")
-    opened.add_argument("--no-browser", action="store_true", help="open no browser; the address is printed")
-    opened.add_argument("--port", metavar="N", help="default: 8888, or one that is free")
+    for one, port in ((opened, 8888), (served, 8501)):
+        one.add_argument("--no-browser", action="store_true", help="open no browser; the address is printed")
+        one.add_argument("--port", metavar="N", help=f"default: {port}, or one that is free")
     for one in (show, report):
         one.add_argument("run", metavar="RUN", help=RUN_HELP)
     for one, name in ((report, "report.html"), (demo, "demo-report.html")):
         one.add_argument(*OUTPUT, metavar="FILE", default=name, help=f"default: {name}")
     for one in (show, report):
         one.add_argument("--cluster", metavar="NAME", help="show beside it how long its step would take there")
-    for one in (runs, show, report, clusters, calibrate, doctor, demo, opened):
+    for one in (runs, show, report, clusters, calibrate, doctor, demo, opened, served):
         one.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
+
+
+def _dashboard(args: Namespace) -> int:
+    from dashboard.serve import dashboard  # it stands on this package, and loads Streamlit
+
+    return dashboard(args)
 
 
 def _options_of_run(parser: Parser) -> None:

@@ -188,12 +188,15 @@ def digest(summary: dict[str, Any]) -> dict[str, Any]:
     steps = summary["steps"]
     seconds = sorted(step["seconds"] for step in steps)
     simulated = {key: summary[key] for key in ("cluster", "mfu") if key in summary}
+    bubbles, ranks = summary.get("bubble") or {}, (summary.get("memory") or {}).get("per_rank") or []
     return simulated | {
         "steps": len(steps),
         "loss": steps[-1]["loss"] if steps else None,
         "step_seconds": seconds[len(seconds) // 2] if seconds else None,
         "parity": (summary.get("parity") or {}).get("passed"),
         "schedule": summary.get("schedule", ""),
+        "bubble": bubbles.get("replayed" if simulated else "measured"),
+        "peak_bytes": max((rank["total_peak"] for rank in ranks), default=None),
     }
 
 

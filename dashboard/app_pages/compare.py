@@ -1,0 +1,5 @@
+"""Not built yet."""
+
+import streamlit as st
+
+st.title("Compare")

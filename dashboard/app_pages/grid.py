@@ -1,0 +1,45 @@
+"""Where each rank sits on the data × tensor × pipeline grid, coloured by what one asks for."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.address import choose, set_choice
+from dashboard.one_run import ALL, choose_run
+from dashboard.show import figure, theme
+from engine.mesh import mesh_of
+from lab import figures
+
+COLOURS = {
+    "memory": "peak memory",
+    "idle": "share of time idle",
+    "stage": "pipeline stage",
+    "node": "node of the cluster",
+    "activity": "what it does at a moment",
+}
+
+
+def _clicked() -> None:
+    """A ball carries its rank."""
+    points = st.session_state["grid"].selection.points
+    found = [int(point["customdata"][0] if isinstance(point["customdata"], list) else point["customdata"])
+             for point in points if str(point.get("customdata", "")).strip("[]").isdecimal()]  # fmt: skip
+    set_choice("rank", found[0] if found else ALL)
+
+
+st.title("Grid")
+chosen = choose_run()
+run = chosen.run
+colour = choose("colour", "Coloured by", list(COLOURS), COLOURS.__getitem__)
+at_ms = None
+if colour == "activity":
+    length = 1e3 * (run.summary.get("step_seconds") or run.steps[-1]["seconds"])
+    at_ms = st.slider("Moment of the step, ms", 0.0, float(length), float(length) / 2)
+figure(
+    figures.grid(run, colour=colour, theme=theme(), selected=chosen.rank, at_ms=at_ms), "grid",
+    "Each ball is a rank; lines join the ranks that talk along each axis. Drag to turn it.",
+)  # fmt: skip
+mesh = mesh_of(run.job)
+if chosen.rank is not None:
+    at = mesh.coordinate(chosen.rank)
+    st.write(f"Rank {chosen.rank} is data {at.dp}, tensor {at.tp}, pipeline {at.pp}.")

@@ -1,0 +1,127 @@
+"""Which plan for a model on so many GPUs: every legal plan, those that fit, fastest first, and why others are out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import data
+from dashboard.address import choose
+from dashboard.launching import start, watch
+from dashboard.meaning import simulated
+from dashboard.show import escaped, figure, theme
+from engine.job import Hardware, Job, JobRefused
+from engine.planner import Candidate, Search
+from engine.presets import PRESETS, preset
+from lab import figures
+from lab.clusters import cluster_names
+from lab.planning import plan
+from lab.scaled_down import scaled_down, what_changed
+from lab.timeline.streamlit import timeline
+from lab.wording import parameter_count, percent
+
+OWN = "my own"
+SIZES = {
+    "layers": (4, 128, 4, 32), "hidden": (512, 16384, 512, 4096), "heads": (8, 128, 8, 32),
+    "seq": (512, 8192, 512, 2048), "batch": (64, 4096, 64, 512),
+}  # fmt: skip
+"""Of a model of one's own: least, most, step, and where the slider starts."""
+GPUS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3072, 4096]
+
+
+@st.cache_data(max_entries=32, show_spinner="Trying every legal plan …")
+def _searched(model: str | Job, cluster: str, gpus: int, root: str) -> Search:
+    return plan(model, cluster, gpus, refine=3)
+
+
+def _wish() -> tuple[str | Job, str, int]:
+    with st.grid(min_column_width=220):
+        name = choose("model", "Model", [*PRESETS, OWN], default="gpt3-175b")
+        cluster = choose("on", "Cluster", cluster_names(data.store()), default="a100-dgx")
+        gpus = st.select_slider("GPUs", GPUS, 1024, key="gpus", bind="query-params")
+    if name != OWN:
+        st.caption(f"{parameter_count(preset(name).params)}. {preset(name).source}")
+        return name, cluster, gpus
+    options: dict[str, Any] = {"precision": "mixed18", "vocab": 51200, "tied": True, "microbatches": 1, "steps": 1}
+    with st.grid(min_column_width=180):
+        for size, (least, most, step, first) in SIZES.items():
+            options[size] = st.slider(size, least, most, first, step, key=size, bind="query-params")
+    return Job.from_options(**options), cluster, gpus
+
+
+def _row(one: Candidate) -> dict[str, Any]:
+    p = one.job.plan
+    return {
+        "dp × tp × pp": f"{p.dp} × {p.tp} × {p.pp}", "Chunks": p.chunks, "ZeRO": p.zero,
+        "Micro-batch": one.job.microbatch_size, "Micro-batches": p.microbatches,
+        "Sequence parallel": one.job.scatters_sequence, "Recompute": p.recompute, "Step, s": one.seconds,
+        "MFU, %": 100 * one.mfu, "GB a GPU": one.bytes / 1e9, "Idle, %": 100 * one.bubble,
+        "How": "replayed" if one.refined else "estimated",
+    }  # fmt: skip
+
+
+COLUMNS = {
+    "Step, s": st.column_config.NumberColumn(format="%.3g"),
+    "MFU, %": st.column_config.NumberColumn(format="%.1f"),
+    "GB a GPU": st.column_config.NumberColumn(format="%.1f"),
+    "Idle, %": st.column_config.NumberColumn(format="%.1f", help="Pipeline bubble of the busiest rank, estimated"),
+}
+
+
+def _results(found: Search) -> Candidate:
+    """The table of plans; returns the one that is looked at."""
+    best = found.winner
+    with st.grid(min_column_width=150):
+        st.metric("Legal plans", f"{found.legal:,}")
+        st.metric(f"Fit in {found.limit_bytes / 1e9:.3g} GB", f"{found.fitting:,}")
+        st.metric("Fastest step", f"{best.seconds:.3g} s")
+        st.metric("MFU", percent(best.mfu))
+    shown = found.ranked[:20]
+    chosen = st.dataframe(
+        pd.DataFrame([_row(one) for one in shown]), key="plans", on_select="rerun", selection_mode="single-row",
+        hide_index=True, column_config=COLUMNS, alt="Plans that fit, the fastest first",
+    )  # fmt: skip
+    rows = [row for row in chosen.selection.rows if row < len(shown)]
+    return shown[rows[0]] if rows else best
+
+
+def _why(found: Search) -> None:
+    st.subheader("Why this one, and why others are out")
+    for sentence in found.sentences:
+        st.markdown(f"- {escaped(sentence)}")
+    st.caption(f"Model states are counted as {found.terms}. A share of each GPU's memory is kept free.")
+
+
+def _closer(one: Candidate, cluster: str) -> None:
+    """One plan in detail, and a small sister of it to run here."""
+    p = one.job.plan
+    st.subheader(f"dp={p.dp} tp={p.tp} pp={p.pp}, ZeRO-{p.zero}")
+    small = scaled_down(one.job)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if st.button("Launch a small version for real", type="primary", icon=":material/rocket_launch:"):
+            (launch,) = start([Job.from_options(small, cluster="")], [f"small dp={p.dp} tp={p.tp} pp={p.pp}"])
+            watch(launch)
+        st.caption(escaped(what_changed(one.job, small)))
+    with st.expander("Its timeline, grid and memory, simulated", on_change="rerun") as detail:
+        if not detail.open:
+            return
+        run = simulated(Job.from_options(one.job, steps=1, **vars(Hardware(cluster))), str(data.store().root))
+        timeline(data.drawn_of(run), key="planned", theme=theme(), label="Timeline of the plan")
+        left, right = st.columns(2)
+        with left:
+            figure(figures.grid(run, colour="node", theme=theme()), "planned grid", "Ranks by node of the cluster.")
+        with right:
+            figure(figures.memory(run, theme=theme()), "planned memory", "Predicted peak of each category.")
+
+
+st.title("Planner")
+try:
+    model, cluster, gpus = _wish()
+    found = _searched(model, cluster, gpus, str(data.store().root))
+    closer = _results(found)
+    _why(found)
+    _closer(closer, cluster)
+except JobRefused as error:
+    st.error(escaped(str(error)), title="No plan for this wish")

@@ -1,0 +1,81 @@
+"""All runs: what they were, how they ended, and what came out. From here they are opened, compared, named, deleted."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard import data
+from dashboard.empty import no_runs
+from dashboard.launching import queue, watch
+from dashboard.run_actions import actions, undo_bar
+from dashboard.table import STATUSES, Listed, Wanted, frame, wanted
+
+COLUMNS = {
+    "★": st.column_config.TextColumn(width=30),
+    "Status": st.column_config.TextColumn(width="small"),
+    "ZeRO": st.column_config.NumberColumn(format="%d", width=55),
+    "Micro-batches": st.column_config.NumberColumn(format="%d", width="small"),
+    "Loss": st.column_config.NumberColumn(format="%.4f", help="Of the last step"),
+    "Step, ms": st.column_config.NumberColumn(format="%.1f", help="Median over the steps"),
+    "Bubble, %": st.column_config.NumberColumn(format="%.0f", help="Idle ÷ total on the compute streams, as measured"),
+    "Peak, MB": st.column_config.NumberColumn(format="%.2f", help="Highest total of the fullest rank"),
+    "Mesh": st.column_config.TextColumn(help="data × tensor × pipeline"),
+    "One process": st.column_config.TextColumn(help="Losses, gradient norms and weights against one process"),
+    "Tags": st.column_config.MultiselectColumn(color="auto"),
+    "Started": st.column_config.DatetimeColumn(format="MMM DD, HH:mm:ss"),
+}
+
+
+def _filters(runs: list[Listed]) -> Wanted:
+    tags = sorted({tag for run in runs for tag in run.notes.tags})
+    present = [status for status in STATUSES if any(run.entry.info.status == status for run in runs)]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        words = st.text_input(
+            "Search", key="search", placeholder="zero=3, a name, a message …", bind="query-params", max_chars=200
+        )
+        statuses = st.pills("Status", present, selection_mode="multi", key="status", bind="query-params")
+        some = st.multiselect("Tags", tags, key="tags", bind="query-params") if tags else []
+        starred = st.toggle("Starred only", key="starred", bind="query-params")
+    return Wanted(words, tuple(statuses or ()), tuple(some), starred)
+
+
+def _waiting() -> None:
+    """What is under way or waits for its turn."""
+    for launch in queue().active():
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.write(f"**{launch.state}** · {data.plan_words(launch.job.options())}")
+            if st.button("Watch", key=f"watch {launch.id}", icon=":material/sensors:"):
+                watch(launch)
+            if st.button("Cancel", key=f"cancel {launch.id}", icon=":material/stop_circle:"):
+                queue().cancel(launch.id)
+                st.rerun()
+
+
+@st.fragment(run_every=3.0)
+def _table() -> None:
+    """Anew every three seconds: runs come from notebooks and terminals too."""
+    _waiting()
+    runs = [Listed(entry, data.notes(entry.info.id)) for entry in data.entries()]
+    undo_bar()
+    if not runs:
+        no_runs()
+    shown = wanted(runs, _filters(runs))
+    if not shown:
+        st.info("No run fits all of that. Take a filter away.")
+        return
+    rows = frame(shown)
+    hidden = [name for name in ("★", "Name", "Tags", "Message") if not rows[name].astype(bool).any()]
+    chosen = st.dataframe(
+        rows, key="table", on_select="rerun", selection_mode="multi-row", hide_index=True, column_config=COLUMNS,
+        column_order=[name for name in rows if name not in hidden], height="auto" if len(rows) < 12 else 460,
+        alt=f"{len(rows)} runs, newest first",
+    )  # fmt: skip
+    picked = [shown[i] for i in chosen.selection.rows if i < len(shown)]
+    actions(picked)
+    ended = [run for run in picked if run.entry.info.message]
+    for run in ended:
+        st.error(run.entry.info.message, title=f"{run.entry.info.status}: {data.called(run.entry.info)}")
+
+
+st.title("Runs")
+_table()

@@ -1,0 +1,36 @@
+"""Starting and ending runs from a page. The queue's worker carries them out, apart from the server."""
+
+from __future__ import annotations
+
+import streamlit as st
+from lab.launch_queue import Launch, LaunchQueue
+
+from dashboard import data
+from dashboard.address import set_choice
+from engine.job import Job
+from lab.commands import DEMO
+
+
+def queue() -> LaunchQueue:
+    return LaunchQueue(data.store())
+
+
+def start(jobs: list[Job], names: list[str], *, parity: bool = True) -> list[Launch]:
+    """Puts jobs into the queue, in this order. Raises `JobRefused` if one of them cannot run; then none is started."""
+    from lab.execute import refuse
+
+    for job in jobs:
+        refuse(job, parity=parity, store=data.store())
+    return [queue().add(job, parity, name) for job, name in zip(jobs, names, strict=True)]
+
+
+def start_demo() -> None:
+    """The demo's run, and the page that shows it live."""
+    (launch,) = start([Job.from_options(**DEMO)], ["Demo"])
+    watch(launch)
+
+
+def watch(launch: Launch) -> None:
+    """Goes to the page that shows a launch live."""
+    set_choice("launch", launch.id)
+    st.switch_page("app_pages/live.py", query_params={"launch": str(launch.id)})

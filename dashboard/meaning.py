@@ -1,0 +1,52 @@
+"""What a plan means, before it is run: the same figures as of a run, of its simulation on a described cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from dashboard import data
+from dashboard.show import figure, theme
+from engine.formulas import parameters
+from engine.job import Hardware, Job
+from lab import figures
+from lab.clusters import default_cluster, find_cluster
+from lab.comparing import bubble
+from lab.runs import Run
+from lab.simulation import simulate_job
+from lab.timeline.streamlit import timeline
+from lab.wording import nbytes, parameter_count, percent, seconds
+
+
+@st.cache_resource(max_entries=32, show_spinner="Working out what this plan means …")
+def simulated(job: Job, root: str) -> Run:
+    """One step of the job on its cluster, or on the one its size suggests."""
+    store = data.store()
+    return simulate_job(job, find_cluster(job.hardware.cluster, store), store=store)
+
+
+def meaning(job: Job) -> None:
+    """Numbers and figures of what `job` would do. Raises `JobRefused` if it breaks a rule."""
+    name = job.hardware.cluster or default_cluster(job, published=False)
+    one_step = replace(job, training=replace(job.training, steps=1), hardware=Hardware(name))
+    run = simulated(one_step, str(data.store().root))
+    memory = run.summary["memory"]["per_rank"]
+    sent = sum(row["logical_bytes"] for row in run.summary["communication"])
+    facts = {
+        "Processes": str(job.world_size),
+        "Parameters": parameter_count(parameters(job)).removesuffix(" parameters"),
+        "Bubble": percent(bubble(run)),
+        "Peak memory": nbytes(max(row["total_peak"] for row in memory)),
+        "Sent a step": nbytes(sent),
+        f"Step on {name}": seconds(run.summary["step_seconds"]),
+    }
+    with st.grid(min_column_width=130):
+        for what, words in facts.items():
+            st.metric(what, words)
+    timeline(data.drawn_of(run), key="plan timeline", theme=theme(), label="Timeline of the plan")
+    left, right = st.columns(2)
+    with left:
+        figure(figures.grid(run, colour="stage", theme=theme()), "plan grid", "Each ball is a process.")
+    with right:
+        figure(figures.memory(run, theme=theme()), "plan memory", "Predicted peak of each category, by rank.")

@@ -1,0 +1,101 @@
+"""The head of every page about one run: which run, which times, which rank. Each choice stands in the address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from dashboard import data
+from dashboard.address import choose
+from dashboard.empty import no_runs
+from engine.job import JobRefused
+from lab import analysis
+from lab.clusters import cluster_names
+from lab.runs import Run, RunCorrupt
+
+MEASURED = ""
+"""In place of a cluster's name: the times measured here."""
+ALL = -1
+"""In place of a rank: none is chosen."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a page shows. cluster: "" for measured times; rank and step: None where none is chosen."""
+
+    key: data.Key
+    run: Run
+    cluster: str
+    rank: int | None
+    step: int | None
+
+
+def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
+    """Shows the choices and returns them; ends the page, in words, where there is nothing to show."""
+    infos = {entry.info.id: entry.info for entry in data.entries()}
+    if not infos:
+        no_runs()
+    if (wished := st.query_params.get("run")) and wished not in infos:
+        st.warning(f"The link names a run that is not in this store: {wished[:60]!r}. Another one is shown.")
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        run_id = choose("run", "Run", list(infos), lambda one: f"{data.called(infos[one])} · {infos[one].status}")
+        key = data.key_of(run_id)
+        run = _readable(data.run_of(key))
+        cluster = _choose_times(run)
+        shown = _replayed(key, cluster) if cluster else run
+        rank = _choose_rank(run) if ranks else None
+        step = _choose_step(shown) if steps else None
+    if infos[run_id].status in ("failed", "killed", "stopped"):
+        st.warning(f"This run {_ended(run)}. What it did before is shown.")
+    return Chosen(key, shown, cluster, rank, step)
+
+
+def _readable(run: Run) -> Run:
+    """Ends the page for a run without anything to draw."""
+    try:
+        if run.status == "corrupt":
+            raise RunCorrupt(run.message)
+        if run.steps:
+            return run
+        words = "It goes on: its first step is not done yet." if run.status == "running" else _ended(run)
+        st.info(f"This run has completed no step. {words}")
+    except RunCorrupt as error:
+        st.error(f"This run's folder is damaged: {error}. The other runs are not touched by that.")
+    st.stop()
+
+
+def _ended(run: Run) -> str:
+    verb = {"failed": "failed", "killed": "was killed", "stopped": "was stopped"}.get(run.status, run.status)
+    return f"{verb}: {run.message.splitlines()[0]}" if run.message else verb
+
+
+def _choose_times(run: Run) -> str:
+    if run.status == "simulated":
+        return MEASURED
+    words = {MEASURED: "Measured here"} | {name: f"Replayed on {name}" for name in cluster_names(data.store())}
+    return choose("cluster", "Times", list(words), words.__getitem__)
+
+
+def _replayed(key: data.Key, cluster: str) -> Run:
+    try:
+        return data.replayed(key, cluster)
+    except JobRefused as error:
+        st.error(str(error))
+        st.stop()
+
+
+def _choose_rank(run: Run) -> int | None:
+    ranks = range(run.job.world_size)
+    if len(ranks) == 1:
+        return None
+    found = choose("rank", "Rank", [ALL, *ranks], lambda rank: "all ranks" if rank == ALL else f"rank {rank}")
+    return None if found == ALL else found
+
+
+def _choose_step(run: Run) -> int | None:
+    steps = analysis.recorded_steps(run.recording)
+    if len(steps) < 2:
+        return None
+    typical = analysis.typical_step(run.recording)
+    return choose("step", "Step", steps, lambda s: f"step {s}{' (typical)' if s == typical else ''}", default=typical)

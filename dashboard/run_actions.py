@@ -1,0 +1,104 @@
+"""What can be done with the runs chosen in the table: open, compare, name, tag, star, delete and undo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+
+from dashboard import data
+from dashboard.address import set_choice
+from dashboard.table import Listed
+from lab.comparing import MOST_COMPARED
+from lab.notes import LONGEST_NAME, write_notes
+from lab.runs import RunNotFound, StoreError
+from lab.trash import delete, restore
+
+
+def actions(picked: Sequence[Listed]) -> None:
+    """A row of buttons for the runs that are chosen."""
+    if not picked:
+        st.caption(f"Choose rows: one to open, two to {MOST_COMPARED} to compare. The first chosen is the baseline.")
+        return
+    ids = [run.entry.info.id for run in picked]
+    one = len(ids) == 1
+    with st.container(horizontal=True):
+        if st.button("Open", type="primary" if one else "secondary", disabled=not one, icon=":material/open_in_new:"):
+            _open(picked[0])
+        few = 2 <= len(ids) <= MOST_COMPARED
+        if st.button(
+            "Compare", type="primary" if few else "secondary", disabled=not few, icon=":material/compare_arrows:"
+        ):
+            set_choice("runs", ids)
+            st.switch_page("app_pages/compare.py", query_params={"runs": ",".join(ids)})
+        starred = all(run.notes.star for run in picked)
+        st.button(
+            "Take star off" if starred else "Star", icon=":material/star:", on_click=_each,
+            args=(ids, lambda run_id: _note(run_id, star=not starred)),
+        )  # fmt: skip
+        with st.popover("Name and tags", icon=":material/sell:"):
+            _names(picked)
+        st.button("Delete", icon=":material/delete:", on_click=_delete, args=(ids,))
+
+
+def _open(run: Listed) -> None:
+    info = run.entry.info
+    set_choice("run", info.id)
+    page = "live" if info.status == "running" else "pipeline"
+    st.switch_page(f"app_pages/{page}.py", query_params={"run": info.id})
+
+
+def _names(picked: Sequence[Listed]) -> None:
+    ids = [run.entry.info.id for run in picked]
+    every = [tag for tag in picked[0].notes.tags if all(tag in run.notes.tags for run in picked)]
+    with st.form("notes", border=False):
+        name = st.text_input("Name", picked[0].notes.name, max_chars=LONGEST_NAME, disabled=len(ids) > 1)
+        tags = st.multiselect("Tags", every, default=every, accept_new_options=True, help="Type one, press Enter")
+        if st.form_submit_button("Save"):
+            for run in picked:
+                kept = [tag for tag in run.notes.tags if tag not in every]
+                more = {} if len(ids) > 1 else {"name": name}
+                _note(run.entry.info.id, tags=[*kept, *tags], **more)
+            st.rerun()
+
+
+def _note(run_id: str, **changes: object) -> None:
+    try:
+        write_notes(data.store().folder(run_id), **changes)
+    except (ValueError, StoreError) as error:
+        st.toast(str(error), icon=":material/error:")
+
+
+def _each(ids: Sequence[str], do: Callable[[str], None]) -> None:
+    for run_id in ids:
+        do(run_id)
+
+
+def _delete(ids: Sequence[str]) -> None:
+    gone = []
+    for run_id in ids:
+        try:
+            delete(data.store(), run_id)
+            gone.append(run_id)
+        except (ValueError, RunNotFound, StoreError) as error:
+            st.toast(str(error), icon=":material/error:")
+    st.session_state["deleted"] = gone
+
+
+def undo_bar() -> None:
+    """Says what was deleted last in this window, and takes it back."""
+    gone: list[str] = st.session_state.get("deleted", [])
+    if not gone:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", border=True):
+        st.write(f"{len(gone)} run{'s' * (len(gone) > 1)} deleted. They are kept for seven days.")
+        st.button("Undo", icon=":material/undo:", on_click=_restore, args=(gone,))
+
+
+def _restore(ids: Sequence[str]) -> None:
+    for run_id in ids:
+        try:
+            restore(data.store(), run_id)
+        except (RunNotFound, StoreError) as error:
+            st.toast(str(error), icon=":material/error:")
+    st.session_state["deleted"] = []

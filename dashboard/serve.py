@@ -1,0 +1,72 @@
+"""`lab dashboard`: the dashboard for this machine alone, in this very process, so that one Ctrl-C ends it.
+
+Runs it has launched are carried out by a process of their own. They go on, and the next dashboard finds them again.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+import time
+import webbrowser
+from argparse import Namespace
+from pathlib import Path
+
+from lab.ports import LOOPBACK, free_port, wished_port
+from lab.store import Store
+
+APP = Path(__file__).parent / "app.py"
+FIRST_PORT = 8501
+SAFE = {
+    "server_address": LOOPBACK,
+    "server_allowedHosts": [LOOPBACK, "localhost"],
+    "server_enableCORS": True,
+    "server_enableXsrfProtection": True,
+    "server_headless": True,
+    "server_fileWatcherType": "none",
+    "server_showEmailPrompt": False,
+    "browser_gatherUsageStats": False,
+    "logger_hideWelcomeMessage": True,
+    "logger_level": "error",
+}
+"""Settings that no configuration file of the user, or of the folder, may undo."""
+
+
+def dashboard(args: Namespace) -> int:
+    port = wished_port(args.port) or free_port(FIRST_PORT)
+    from streamlit.web import bootstrap  # takes a second
+
+    options = {**SAFE, "server_port": port}
+    bootstrap.load_config_options(options)
+    threading.Thread(target=_announce, args=(port, args.json, not args.no_browser), daemon=True).start()
+    bootstrap.run(str(APP), False, [], options)
+    _farewell()
+    return 0
+
+
+def _announce(port: int, as_json: bool, browser: bool) -> None:
+    """Says the address as soon as somebody listens there."""
+    url = f"http://{LOOPBACK}:{port}/"
+    while not _answers(port):
+        time.sleep(0.05)
+    facts = {"url": url, "port": port, "runs": str(Store().root)}
+    print(json.dumps(facts) if as_json else f"\n    {url}\n\nCtrl-C ends the dashboard.", flush=True)
+    if browser:
+        webbrowser.open(url)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def _farewell() -> None:
+    from lab.launch_queue import LaunchQueue
+
+    active = LaunchQueue(Store()).active()
+    if active:
+        some = ", ".join(launch.run_id or "one that waits" for launch in active)
+        print(f"Going on: {some}. `lab dashboard` finds them again; `lab cancel` ends one.", file=sys.stderr)
