@@ -13,19 +13,21 @@ import streamlit as st
 from dashboard import data
 from engine.job import Job
 from lab.clusters import cluster_names
+from lab.commands import DEMO
 from lab.options import SECTIONS, field_docs, whole_numbers
 
 FIRST = ("dp", "tp", "pp", "zero", "schedule", "microbatches", "chunks", "layers", "hidden", "batch", "steps")
 """What is seen at once; the rest is one click away."""
 LABELS = {
-    "dp": "Data parallel (dp)", "tp": "Tensor parallel (tp)", "pp": "Pipeline parallel (pp)",
-    "zero": "ZeRO stage (zero)", "lr": "Learning rate (lr)", "seq": "Sequence length (seq)",
+    "dp": "Data parallel", "tp": "Tensor parallel", "pp": "Pipeline parallel", "zero": "ZeRO stage",
+    "lr": "Learning rate", "seq": "Sequence length", "microbatches": "Micro-batches", "vocab": "Vocabulary",
 }  # fmt: skip
 
 
 def label(name: str) -> str:
     """What a knob is called on the page."""
-    return LABELS.get(name) or name.replace("_", " ").capitalize()
+    words = LABELS.get(name) or name.replace("_", " ").capitalize()
+    return words if words.lower() == name else f"{words} ({name})"
 
 
 def fill(job: Job) -> None:
@@ -38,7 +40,7 @@ def fill(job: Job) -> None:
 def job_form() -> Job:
     """Shows the form and returns the job. Raises `JobRefused` for a value that is none; rules are not checked."""
     if not st.session_state.get("job filled"):
-        fill(Job())
+        fill(Job.from_options(**DEMO))
     kinds = {name: hint for part in SECTIONS.values() for name, hint in get_type_hints(part).items()}
     docs = {name: doc for part in SECTIONS.values() for name, doc in field_docs(part).items()}
     options: dict[str, Any] = {}

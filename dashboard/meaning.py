@@ -29,7 +29,7 @@ def simulated(job: Job, root: str) -> Run:
 def meaning(job: Job) -> None:
     """Numbers and figures of what `job` would do. Raises `JobRefused` if it breaks a rule."""
     name = job.hardware.cluster or default_cluster(job, published=False)
-    one_step = replace(job, training=replace(job.training, steps=1), hardware=Hardware(name))
+    one_step = replace(job, training=replace(job.training, steps=1), hardware=Hardware(cluster=name))
     run = simulated(one_step, str(data.store().root))
     memory = run.summary["memory"]["per_rank"]
     sent = sum(row["logical_bytes"] for row in run.summary["communication"])

@@ -38,13 +38,17 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
         no_runs()
     if (wished := st.query_params.get("run")) and wished not in infos:
         st.warning(f"The link names a run that is not in this store: {wished[:60]!r}. Another one is shown.")
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    first, *others = st.columns([3, 2, 1, 1] if steps else [3, 2, 1])
+    with first:
         run_id = choose("run", "Run", list(infos), lambda one: f"{data.called(infos[one])} · {infos[one].status}")
-        key = data.key_of(run_id)
-        run = _readable(data.run_of(key))
+    key = data.key_of(run_id)
+    run = _readable(data.run_of(key))
+    with others[0]:
         cluster = _choose_times(run)
-        shown = _replayed(key, cluster) if cluster else run
+    shown = _replayed(key, cluster) if cluster else run
+    with others[1]:
         rank = _choose_rank(run) if ranks else None
+    with others[-1]:
         step = _choose_step(shown) if steps else None
     if infos[run_id].status in ("failed", "killed", "stopped"):
         st.warning(f"This run {_ended(run)}. What it did before is shown.")

@@ -19,29 +19,27 @@ from lab.store import Store
 
 APP = Path(__file__).parent / "app.py"
 FIRST_PORT = 8501
-SAFE = {
-    "server_address": LOOPBACK,
-    "server_allowedHosts": [LOOPBACK, "localhost"],
-    "server_enableCORS": True,
-    "server_enableXsrfProtection": True,
-    "server_headless": True,
-    "server_fileWatcherType": "none",
-    "server_showEmailPrompt": False,
-    "browser_gatherUsageStats": False,
-    "logger_hideWelcomeMessage": True,
-    "logger_level": "error",
-}
-"""Settings that no configuration file of the user, or of the folder, may undo."""
+SAFE = (
+    f"--server.address={LOOPBACK}",
+    f"--server.allowedHosts={LOOPBACK}",
+    "--server.allowedHosts=localhost",
+    "--server.enableCORS=true",
+    "--server.enableXsrfProtection=true",
+    "--server.headless=true",
+    "--server.fileWatcherType=none",
+    "--browser.gatherUsageStats=false",
+    "--logger.hideWelcomeMessage=true",
+    "--logger.level=error",
+)
+"""Settings that no configuration file of the user, or of the folder, may undo; the rest is in `.streamlit`."""
 
 
 def dashboard(args: Namespace) -> int:
     port = wished_port(args.port) or free_port(FIRST_PORT)
-    from streamlit.web import bootstrap  # takes a second
+    from streamlit.web import cli  # takes a second
 
-    options = {**SAFE, "server_port": port}
-    bootstrap.load_config_options(options)
     threading.Thread(target=_announce, args=(port, args.json, not args.no_browser), daemon=True).start()
-    bootstrap.run(str(APP), False, [], options)
+    cli.main(["run", str(APP), f"--server.port={port}", *SAFE], standalone_mode=False)
     _farewell()
     return 0
 

@@ -70,6 +70,7 @@ def _row(run: Listed) -> dict[str, Any]:
     return {
         "★": "★" if run.notes.star else "",
         "Name": run.notes.name,
+        "Started": info.created,
         "Status": SIGNS[info.status],
         "Mesh": f"{job['dp']} × {job['tp']} × {job['pp']}" if job else "",
         "ZeRO": job.get("zero"),
@@ -82,7 +83,6 @@ def _row(run: Listed) -> dict[str, Any]:
         "Peak, MB": scaled("peak_bytes", 1e-6),
         "Tags": list(run.notes.tags),
         "Message": info.message.splitlines()[0] if info.message else "",
-        "Started": info.created,
         "Id": info.id,
     }
 

@@ -27,18 +27,17 @@ state = timeline(
 )
 window.to_address(state.window)
 
-left, right = st.columns(2)
-with left:
-    figure(
-        figures.bubble(run, step=chosen.step, theme=theme(), selected=chosen.rank), "bubble",
-        "Where each rank's time went: working, or idle and why.",
-    )  # fmt: skip
-with right:
-    figure(
-        figures.bubble_curve([run], run.job, theme=theme()), "curve",
-        "The line is the schedule's formula; the mark is this run.",
-    )  # fmt: skip
+figure(
+    figures.bubble(run, step=chosen.step, theme=theme(), selected=chosen.rank),
+    "bubble",
+    "Where each rank's time went: working, or idle and why.",
+)
 if run.job.plan.pp > 1:
+    figure(
+        figures.bubble_curve([run], run.job, theme=theme()),
+        "curve",
+        "The line is the schedule's formula; the mark is this run.",
+    )
     with st.expander("The same job under every schedule", on_change="rerun") as others:
         if others.open:
             figure(

@@ -83,9 +83,8 @@ def test_where_nothing_legal_follows_the_slider_stays_and_says_why(browser: Brow
 
 def test_many_moves_ask_once(browser: Browser) -> None:
     page = panel(browser)
-    knob(page, "zero").focus()
-    for _ in range(3):
-        page.keyboard.press("ArrowRight")
+    moves = "one => { for (let i = 0; i < 3; i++) { one.stepUp(); one.dispatchEvent(new Event('input')); } }"
+    knob(page, "zero").evaluate(moves)  # at once: three presses take longer than its patience on a busy machine
     assert wishes(page) == [{"kind": "wish", "name": "zero", "value": 3}]
 
 
