@@ -1,19 +1,14 @@
 """The table of launches: which jobs somebody wished to be run, in which order, and what became of each.
 
-One SQLite file in the store's root, opened anew for each look, so that any number of windows, notebooks and threads
-may use it at once. Every change is one statement, and so happens whole or not at all. A file that is damaged is put
-aside, never repaired: the runs themselves are in their own folders.
+Any number of windows, notebooks and threads may use it at once: every change is one statement, and so happens whole or
+not at all. What is read is checked again, whoever wrote it.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import sqlite3
 import time
 import tomllib
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -22,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from engine.job import Job
 from lab.folder import Owner
+from lab.launch_file import LaunchFile
 from lab.store import StoreError
 
 if TYPE_CHECKING:
@@ -32,16 +28,6 @@ BUSY = ("starting", "running")
 ACTIVE = ("queued", *BUSY)
 CANCELLED_EARLY = "cancelled before it began"
 
-FILE = "launches.sqlite"
-VERSION = 1  # of the table below; another number in the file means that this program cannot read it
-_PATIENCE = 5.0  # seconds to wait for another process that is writing
-_TABLE = """
-CREATE TABLE launches (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, job TEXT NOT NULL, parity INTEGER NOT NULL,
-    state TEXT NOT NULL DEFAULT 'queued', run_id TEXT, steps_done INTEGER NOT NULL DEFAULT 0,
-    message TEXT NOT NULL DEFAULT '', created TEXT NOT NULL, ended TEXT, cancel_asked REAL,
-    pid INTEGER, started REAL, host TEXT
-)"""
 _SHOWN = "id, name, job, parity, state, run_id, steps_done, message, created, ended, cancel_asked IS NOT NULL"
 _FIELDS = (
     "id", "name", "job", "parity", "state", "run_id", "steps_done", "message", "created", "ended", "cancelling",
@@ -85,20 +71,21 @@ class LaunchTable:
     """
 
     def __init__(self, root: Path) -> None:
-        self.path = root / FILE
+        self._file = LaunchFile(root)
+        self._do = self._file.do
 
     def exists(self) -> bool:
         """Whether anything was ever wished here."""
-        return self.path.exists()
+        return self._file.path.exists()
 
     # -- wishing ---------------------------------------------------------------------------------------------
 
     def add(self, job: Job, parity: bool, name: str) -> int:
         """Puts a job at the end of the queue; its number."""
-        self._make()
-        row = (name, job.to_toml(), parity, _now())
-        (added,) = self._do("INSERT INTO launches (name, job, parity, created) VALUES (?, ?, ?, ?) RETURNING id", *row)
-        return int(added[0])
+        adding = "INSERT INTO launches (name, job, parity, created) VALUES (?, ?, ?, ?) RETURNING id"
+        while not (rows := self._do(adding, name, job.to_toml(), parity, _now())):
+            self._file.make()
+        return int(rows[0][0])
 
     def cancel(self, number: int) -> None:
         """Ends a launch that waits, and asks for the end of one under way; one that has ended stays as it is."""
@@ -115,7 +102,7 @@ class LaunchTable:
         try:
             return _launch(rows[0]) if rows else None
         except ValueError as error:
-            raise StoreError(f"launch {number} in {self.path} cannot be read: {error}") from None
+            raise StoreError(f"launch {number} in {self._file.path} cannot be read: {error}") from None
 
     def newest(self, limit: int) -> list[Launch]:
         return _readable(self._do(f"SELECT {_SHOWN} FROM launches ORDER BY id DESC LIMIT ?", limit))
@@ -181,109 +168,6 @@ class LaunchTable:
     def explain_waiting(self, message: str) -> None:
         """Says at the rows that wait why they do."""
         self._do("UPDATE launches SET message = ? WHERE state = 'queued' AND message <> ?", message, message)
-
-    # -- the file --------------------------------------------------------------------------------------------
-
-    def _do(self, statement: str, *values: Any) -> list[Any]:
-        """Carries out one statement; its rows, none without a file."""
-        if not self.exists():
-            return []
-        try:
-            with closing(_connect(self.path)) as base:
-                return base.execute(statement, values).fetchall()
-        except _Damaged as error:
-            raise self._put_aside() from error
-        except sqlite3.Error as error:
-            raise self._trouble(error) from error
-
-    def _make(self) -> None:
-        """Makes the file, whole before anybody sees it."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.exists():
-                return
-            with self._alone():
-                if not self.exists():
-                    _create(self.path)
-        except OSError as error:
-            raise StoreError.writing(self.path, error) from error
-        except sqlite3.Error as error:
-            raise self._trouble(error) from error
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """While the file is made or put aside, which two must not do at once."""
-        with self.path.with_name(f".{FILE}.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-    def _trouble(self, error: sqlite3.Error) -> Exception:
-        if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
-            return self._put_aside()
-        if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return StoreError(f"{self.path} is locked by another program: try again when that is done.")
-        advice = "free some space or " if _code(error) == sqlite3.SQLITE_FULL else ""
-        return StoreError(f"{self.path} cannot be used: {error}; {advice}set SHARDLAB_RUNS to another folder.")
-
-    def _put_aside(self) -> StoreError:
-        """Renames a damaged file, unless somebody else has done so since; the words for it."""
-        names = (self.path.with_name(f"launches-damaged-{number}.sqlite") for number in range(1, 10**6))
-        aside = next(name for name in names if not name.exists())
-        try:
-            with self._alone():
-                if not self.exists() or _sound(self.path):
-                    return StoreError(f"{self.path} was damaged and has been put aside: try again.")
-                for tail in ("-wal", "-shm", ""):
-                    with suppress(FileNotFoundError):
-                        self.path.with_name(FILE + tail).rename(aside.with_name(aside.name + tail))
-        except OSError as error:
-            return StoreError.writing(self.path, error)
-        return StoreError(f"{self.path} was damaged and is now {aside.name}: the queue starts anew, all runs are kept.")
-
-
-class _Damaged(Exception):
-    """The file is a database, but not this one."""
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    base = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=_PATIENCE, isolation_level=None)
-    try:
-        base.text_factory = lambda text: text.decode("utf-8", errors="replace")
-        if base.execute("PRAGMA user_version").fetchone() != (VERSION,):
-            raise _Damaged(path)
-        base.execute("PRAGMA synchronous = NORMAL")
-    except BaseException:
-        base.close()
-        raise
-    return base
-
-
-def _create(path: Path) -> None:
-    draft = path.with_name(f".{FILE}.{os.getpid()}")
-    try:
-        with closing(sqlite3.connect(draft, isolation_level=None)) as base:
-            base.execute("PRAGMA journal_mode = WAL")  # kept in the file
-            base.execute(_TABLE)
-            base.execute(f"PRAGMA user_version = {VERSION}")
-        draft.rename(path)
-    finally:
-        for tail in ("", "-wal", "-shm"):
-            draft.with_name(draft.name + tail).unlink(missing_ok=True)
-
-
-def _sound(path: Path) -> bool:
-    try:
-        with closing(_connect(path)) as base:
-            base.execute(f"SELECT {_SHOWN}, pid, started, host FROM launches LIMIT 1").fetchall()
-            return bool(base.execute("PRAGMA quick_check").fetchone() == ("ok",))
-    except (_Damaged, sqlite3.DatabaseError) as error:
-        return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def _code(error: Exception) -> int | None:
-    """SQLite's primary result code."""
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    return None if code is None else code & 0xFF
 
 
 def _now() -> str:
