@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from engine.job import JobRefused
 from engine.presets import PRESETS
-from lab import commands, notebooks_command, simulate_commands
+from lab import commands, launch_commands, notebooks_command, simulate_commands
 from lab.commands import FAILED, INTERRUPTED, OK, REFUSED, say
 from lab.options import Parser, add_job_options, parse
 from lab.planning import SHOWN
@@ -99,13 +99,15 @@ def _parser() -> Parser:
     for one, port in ((opened, 8888), (served, 8501)):
         one.add_argument("--no-browser", action="store_true", help="open no browser; the address is printed")
         one.add_argument("--port", metavar="N", help=f"default: {port}, or one that is free")
+    cancel = command(launch_commands.cancel, "stop a run that the queue of launches carries out", "RUN [options]")
+    cancel.add_argument("run", metavar="RUN", help=f"{RUN_HELP}; or the number of a launch")
     for one in (show, report):
         one.add_argument("run", metavar="RUN", help=RUN_HELP)
     for one, name in ((report, "report.html"), (demo, "demo-report.html")):
         one.add_argument(*OUTPUT, metavar="FILE", default=name, help=f"default: {name}")
     for one in (show, report):
         one.add_argument("--cluster", metavar="NAME", help="show beside it how long its step would take there")
-    for one in (runs, show, report, clusters, calibrate, doctor, demo, opened, served):
+    for one in (runs, show, report, clusters, calibrate, doctor, demo, opened, served, cancel):
         one.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 

@@ -1,9 +1,11 @@
-"""A pretended launch: no process, the events and rows of a synthetic recording, any ending one asks for."""
+"""A pretended launch: no process, the events and rows of a synthetic recording, any ending. And a small disk."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +93,15 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedLaunc
     monkeypatch.setenv("SHARDLAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.chdir(tmp_path)
     return made
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of four megabytes."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small disk")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
