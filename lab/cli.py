@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 from engine.job import JobRefused
 from engine.presets import PRESETS
-from lab import commands, notebooks_command, simulate_commands
+from lab import commands, export_command, notebooks_command, simulate_commands
 from lab.commands import FAILED, INTERRUPTED, OK, REFUSED, say
+from lab.exports import FORMATS, OF_A_STEP
 from lab.options import Parser, add_job_options, parse
 from lab.planning import SHOWN
 from lab.runs import RunCorrupt, RunNotFound, StoreError
@@ -24,7 +25,7 @@ EXAMPLES = """examples:
   lab simulate --model gpt3-175b --tp 8 --pp 8 --dp 16     on a cluster that nobody here has
   lab program --dp 4 --zero 3 --against "--zero 1"    what did ZeRO-3 add?
   lab notebooks                               learn it step by step, in JupyterLab
-  lab show latest; lab report latest -o report.html
+  lab show latest; lab report latest -o report.html; lab export latest -o trace.json
 """
 OUTPUT = ("-o", "--output")
 RUN_HELP = "a run's id, the beginning or end of one, latest, or -1 for the newest, -2…"
@@ -86,6 +87,8 @@ def _parser() -> Parser:
     _options_of_simulation(command(simulate_commands.simulate, "say what a plan would do on a described cluster"))
     _options_of_program(command(commands.program, "print the program that a plan compiles to"))
     report = command(commands.report, "write a run as one HTML file that needs nothing else", "RUN [options]")
+    exported = command(export_command.export, "write a run for Perfetto, HTA, or as tables", "RUN [options]")
+    _options_of_export(exported)
     _options_of_plan(command(commands.plan, "find the fastest plan that fits, on a described cluster"))
     clusters = command(simulate_commands.clusters, "list the described clusters", "[NAME …] [options]")
     clusters.add_argument("names", metavar="NAME", nargs="*", help="these, with where their numbers come from")
@@ -97,13 +100,13 @@ def _parser() -> Parser:
     opened.add_argument("--fresh", action="store_true", help="put what you changed aside as .bak and copy it anew")
     opened.add_argument("--no-browser", action="store_true", help="open no browser; the address is printed")
     opened.add_argument("--port", metavar="N", help="default: 8888, or one that is free")
-    for one in (show, report):
+    for one in (show, report, exported):
         one.add_argument("run", metavar="RUN", help=RUN_HELP)
     for one, name in ((report, "report.html"), (demo, "demo-report.html")):
         one.add_argument(*OUTPUT, metavar="FILE", default=name, help=f"default: {name}")
     for one in (show, report):
         one.add_argument("--cluster", metavar="NAME", help="show beside it how long its step would take there")
-    for one in (runs, show, report, clusters, calibrate, doctor, demo, opened):
+    for one in (runs, show, report, exported, clusters, calibrate, doctor, demo, opened):
         one.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
@@ -142,6 +145,14 @@ def _options_of_plan(parser: Parser) -> None:
     parser.add_argument("--refine", metavar="N", default="5", help="how many of the best to replay; default: 5")
     parser.add_argument("--reserve", metavar="GB", help="memory of each device kept free; default: 5 %%")
     add_job_options(parser)
+
+
+def _options_of_export(parser: Parser) -> None:
+    words = "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
+    parser.add_argument("--format", metavar="NAME", default="perfetto", help=f"{words}; default: perfetto")
+    words = "where to; a name that ends in .zip makes it one; default: named for the run"
+    parser.add_argument(*OUTPUT, metavar="PATH", help=words)
+    parser.add_argument("--step", metavar="N", help=f"of {' and '.join(OF_A_STEP)}, only this step; default: all")
 
 
 def _help(parser: Parser) -> int:
