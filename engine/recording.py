@@ -90,6 +90,7 @@ class MetricRow(NamedTuple):
     reference_loss: float
 
 
+TABLES = ("ops", "memory", "metrics")
 CATEGORIES = ("params", "grads", "optimizer", "activations", "gathered", "buffers")
 
 _TYPES = {int: pa.int64(), str: pa.string(), float: pa.float64(), tuple[int, ...]: pa.list_(pa.int32())}
@@ -218,12 +219,15 @@ def finalize(run_dir: Path) -> None:
 
 def write_recording(run_dir: Path, recording: Recording) -> None:
     """The tables of a recording that is complete, as `finalize` leaves them; of ranks that stand for others say so."""
+    for name in TABLES:
+        pq.write_table(stored_table(recording, name), run_dir / f"{name}.parquet", compression="zstd")
+
+
+def stored_table(recording: Recording, name: str) -> pa.Table:
+    """One of `TABLES` as its file has it: its metadata say which ranks stand for others."""
     same = json.dumps([[rank, like] for rank, like in recording.stands_for.items()])
-    for name in ("ops", "memory", "metrics"):
-        rows: pa.Table = getattr(recording, name)
-        pq.write_table(
-            rows.replace_schema_metadata({_STANDS_FOR: same}), run_dir / f"{name}.parquet", compression="zstd"
-        )
+    rows: pa.Table = getattr(recording, name)
+    return rows.replace_schema_metadata({_STANDS_FOR: same})
 
 
 def read_recording(run_dir: Path) -> Recording:
@@ -243,7 +247,7 @@ class StoredRecording(Recording):
 
     def __init__(self, run_dir: Path) -> None:
         self.__dict__.update(_folder=run_dir)  # past the frozen dataclass
-        for name in ("ops", "memory", "metrics"):
+        for name in TABLES:
             with self._open(name) as file:
                 same = (file.schema_arrow.metadata or {}).get(_STANDS_FOR, b"[]")
         self.__dict__.update(stands_for=dict(json.loads(same)))

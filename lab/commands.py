@@ -127,13 +127,13 @@ def demo(args: Namespace) -> int:
 def report(args: Namespace) -> int:
     run = load(args.run)
     if run.status == "corrupt":
-        return _corrupt(run, args.json)
+        return corrupt(run, args.json)
     path = str(_write_report(run, args.output, args.cluster))
     print(json.dumps({"run": run.id, "report": path}) if args.json else path)
     return OK
 
 
-def _corrupt(run: Run, as_json: bool) -> int:
+def corrupt(run: Run, as_json: bool) -> int:
     return say("corrupt", f"run {run.id} is corrupt: {run.message}.", FAILED, as_json=as_json, run_id=run.id)
 
 
@@ -173,7 +173,7 @@ def print_run(run: Run, as_json: bool, cluster: str | None = None) -> None:
 def show(args: Namespace) -> int:
     run = load(args.run)
     if run.status == "corrupt":
-        return _corrupt(run, args.json)
+        return corrupt(run, args.json)
     print_run(run, args.json, args.cluster)
     return OK
 

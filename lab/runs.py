@@ -204,6 +204,12 @@ class Run:
         found = self.replay(put)
         return write_report(self, Path(path), found.recording, str(found.summary["cluster"]))
 
+    def export(self, format: str, path: str | Path, step: int | None = None) -> Path:
+        """Writes the run for another tool: "perfetto", "hta", "csv" or "parquet"; see `lab.exports.export`."""
+        from lab.exports import export
+
+        return export(self, format, path, step)
+
     @cached_property
     def by_hand(self) -> bool:
         """Whether what was run is not what its job compiles to, but a program or schedule of somebody's own."""
