@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from engine.job import JobRefused
 from engine.presets import PRESETS
-from lab import commands, notebooks_command, simulate_commands
+from lab import commands, compare_command, notebooks_command, simulate_commands
 from lab.commands import FAILED, INTERRUPTED, OK, REFUSED, say
 from lab.options import Parser, add_job_options, parse
 from lab.planning import SHOWN
@@ -83,6 +83,11 @@ def _parser() -> Parser:
     runs = command(commands.runs, "list the runs in the store")
     runs.add_argument("--all", action="store_true", help="not only the newest 20")
     show = command(commands.show, "show the summary of a run again", "RUN [options]")
+    compared = command(
+        compare_command.compare, "compare two to six runs with the first of them", "RUN RUN [RUN …] [options]"
+    )
+    compared.add_argument("runs", metavar="RUN", nargs="+", help=RUN_HELP)
+    compared.add_argument("--cluster", metavar="NAME", help="compare replays of all of them there")
     _options_of_simulation(command(simulate_commands.simulate, "say what a plan would do on a described cluster"))
     _options_of_program(command(commands.program, "print the program that a plan compiles to"))
     report = command(commands.report, "write a run as one HTML file that needs nothing else", "RUN [options]")
@@ -103,7 +108,7 @@ def _parser() -> Parser:
         one.add_argument(*OUTPUT, metavar="FILE", default=name, help=f"default: {name}")
     for one in (show, report):
         one.add_argument("--cluster", metavar="NAME", help="show beside it how long its step would take there")
-    for one in (runs, show, report, clusters, calibrate, doctor, demo, opened):
+    for one in (runs, show, compared, report, clusters, calibrate, doctor, demo, opened):
         one.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 

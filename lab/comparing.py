@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from engine.compile import compile_job
 from lab.analysis import CAUSES, PART_NAMES
 from lab.facts import Facts, bubble, facts, step_seconds
 from lab.runs import Run
@@ -107,7 +108,8 @@ class Line:
 def refuse(runs: Sequence[Run]) -> None:
     """Raises `ValueError` unless there are two to six runs with something to compare."""
     if not 2 <= len(runs) <= MOST_COMPARED:
-        raise ValueError(f"{len(runs)} runs cannot be compared: name two to {MOST_COMPARED}.")
+        count = f"{len(runs)} run{'s' * (len(runs) != 1)}"
+        raise ValueError(f"{count} cannot be compared: name two to {MOST_COMPARED}.")
     refuse_other_than_runs(*runs)
     for run in runs:
         if not run.steps:
@@ -125,7 +127,7 @@ def settings(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
     """The options of the jobs that differ, with the value in each run; and "program" if one was written by hand."""
     options = [run.job.options() for run in runs]
     differ = {name: values for name in options[0] if len(set(values := tuple(o[name] for o in options))) > 1}
-    programs = tuple("by hand" if run.by_hand else "compiled" for run in runs)
+    programs = tuple("compiled" if run.program == compile_job(run.job) else "by hand" for run in runs)
     return {**differ, "program": programs} if len(set(programs)) > 1 else differ
 
 

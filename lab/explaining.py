@@ -123,7 +123,7 @@ def _sent(axis: str, before: float, after: float) -> str:
     if not after:
         return f"sends nothing {where} ({nbytes(before)} before)"
     if not before:
-        return f"sends {nbytes(after)} {where}, where nothing was sent"
+        return f"sends {nbytes(after)} {where} (nothing before)"
     return f"sends {after / before:.3g}× the bytes {where}"
 
 
