@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from engine.job import JobRefused
 from engine.presets import PRESETS
-from lab import commands, export_command, launch_commands, notebooks_command, simulate_commands
+from lab import commands, compare_command, export_command, launch_commands, notebooks_command, simulate_commands
 from lab.commands import FAILED, INTERRUPTED, OK, REFUSED, say
 from lab.exports import FORMATS, OF_A_STEP
 from lab.options import Parser, add_job_options, parse
@@ -109,6 +109,9 @@ def _to_look(command: Command) -> None:
     runs = command(commands.runs, "list the runs in the store")
     runs.add_argument("--all", action="store_true", help="not only the newest 20")
     show = command(commands.show, "show the summary of a run again", "RUN [options]")
+    compared = command(compare_command.compare, "lay two to six runs side by side", "RUN RUN [RUN …] [options]")
+    compared.add_argument("runs", metavar="RUN", nargs="+", help=f"the first is the baseline; {RUN_HELP}")
+    compared.add_argument("--cluster", metavar="NAME", help="compare their replays on this cluster instead")
     report = command(commands.report, "write a run as one HTML file that needs nothing else", "RUN [options]")
     for one in (show, report):
         one.add_argument("run", metavar="RUN", help=RUN_HELP)

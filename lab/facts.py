@@ -1,0 +1,153 @@
+"""What came out of one run as numbers by key, and how far apart the run's own steps are in each. Pure functions.
+
+A measured step never takes the same time twice, so every quantity that was read from a clock has its noise: how far
+apart it is in the run's own steps, from the 10th to the 90th percentile, its first step left out as warm-up. What a
+simulation or replay says has none. With a single step left nobody can tell, and the noise is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from lab import analysis
+from lab.analysis.memory import KEY
+from lab.analysis.table import AXIS_ORDER
+from lab.runs import Run
+from lab.wording import LOSS_LIMIT
+
+MOST_SAMPLES = 5
+"""Steps whose idle times are looked at to tell noise; every one of them takes some 20 ms."""
+
+Value = float | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One run: values by key of a line (see `lab.comparing`), and the noise of those that have any.
+
+    shares: of all ranks' time in the typical step, by `analysis.PARTS`; empty if no step was recorded. parts: the same
+    in seconds a rank, adding up to the step time. awaited: of idle time, by (cause, what is waited for), in seconds a
+    rank.
+    """
+
+    values: Mapping[str, Value]
+    noise: Mapping[str, Value]
+    shares: Mapping[str, float]
+    awaited: Mapping[tuple[str, str], float]
+    last_step: int
+
+    @property
+    def parts(self) -> dict[str, float]:
+        return {name: share * (self.values["step_seconds"] or 0.0) for name, share in self.shares.items()}
+
+
+def facts(run: Run) -> Facts:
+    """The facts of a run with at least one step, found once and kept as long as the run is."""
+    if run not in _known:
+        _known[run] = _facts(run)
+    return _known[run]
+
+
+_known: WeakKeyDictionary[Run, Facts] = WeakKeyDictionary()
+
+
+def measured(run: Run) -> bool:
+    """Whether its times were read from a clock."""
+    return run.status != "simulated"
+
+
+def step_seconds(run: Run) -> float:
+    """The time of a step; of a real run the median, its first step left out."""
+    if not measured(run):
+        return float(run.summary["step_seconds"])
+    times = sorted(row["seconds"] for row in _timed(run))
+    return float(times[(len(times) - 1) // 2])
+
+
+def bubble(run: Run) -> Value:
+    """As measured in a real run, as replayed in a simulated one."""
+    found: Value = run.summary["bubble"]["measured" if measured(run) else "replayed"]
+    return found
+
+
+def fullest(run: Run) -> dict[str, int]:
+    """The peaks of the rank with the highest total, a row as in the summary's `memory`; {} if none was recorded."""
+    rows = run.summary["memory"]["per_rank"]
+    return dict(max(rows, key=lambda row: row["total_peak"])) if rows else {}
+
+
+def bytes_by_axis(run: Run) -> dict[str, int]:
+    """Logical bytes that the first rank of each axis sends in a step."""
+    sent: dict[str, int] = {}
+    for row in run.summary["communication"]:
+        sent[row["axis"]] = sent.get(row["axis"], 0) + row["logical_bytes"]
+    return sent
+
+
+def spread(values: Sequence[float]) -> Value:
+    """From the 10th to the 90th percentile; None of a single value."""
+    low, high = np.quantile(values, (0.1, 0.9)) if len(values) > 1 else (0.0, 0.0)
+    return float(high - low) if len(values) > 1 else None
+
+
+def _facts(run: Run) -> Facts:
+    step = analysis.typical_step(run.recording)
+    shares = {} if step is None else analysis.step_shares(run.recording, step)
+    awaited = {} if step is None else analysis.idle_by_awaited(run.recording, step)
+    last = run.steps[-1]
+    tokens = run.job.training.batch * run.job.model.seq
+    took, held, sent = step_seconds(run), fullest(run), bytes_by_axis(run)
+    values: dict[str, Value] = {
+        "step_seconds": took, "bubble": bubble(run), **_idle(shares), "loss": last["loss"],
+        "tokens_per_second": tokens / took if took else None, "memory": held.get("total_peak"),
+        **{f"memory_{category}": held.get(key) for category, key in KEY.items()},
+        **{f"bytes_{axis}": sent.get(axis, 0) for axis in AXIS_ORDER},
+        **{f"overlap_{axis}": run.summary["overlap"].get(axis) for axis in AXIS_ORDER},
+    }  # fmt: skip
+    noise = _noise(run, tokens) if measured(run) else {}
+    if last["loss"] is not None:
+        noise["loss"] = LOSS_LIMIT * abs(last["loss"])  # what rounding may do to it
+    return Facts(values, noise, shares, awaited, last["step"])
+
+
+def _idle(shares: Mapping[str, float]) -> dict[str, float]:
+    return {f"idle_{cause}": shares[cause] for cause in analysis.CAUSES if shares}
+
+
+def _timed(run: Run) -> list[dict[str, float]]:
+    """The steps whose times count: all but the first, which pays for warming up."""
+    return run.steps[1:] or run.steps
+
+
+def _noise(run: Run, tokens: int) -> dict[str, Value]:
+    """Of all keys that a clock decides."""
+    times = [row["seconds"] for row in run.steps[1:]]
+    samples = [_sample(run, step) for step in _sampled(run)]
+    keys = {key for sample in samples for key in sample}
+    return {
+        "step_seconds": spread(times),
+        "tokens_per_second": spread([tokens / time for time in times if time]),
+        **dict.fromkeys(("bubble", *_idle(dict.fromkeys(analysis.CAUSES, 0.0)))),
+        **{key: spread([sample[key] for sample in samples if key in sample]) for key in keys},
+    }
+
+
+def _sampled(run: Run) -> list[int]:
+    """Some of the timed steps, evenly spaced. The last of a run that goes on may be half read, so it is left out."""
+    there = set(analysis.recorded_steps(run.recording))
+    steps = [int(row["step"]) for row in run.steps[1:] if row["step"] in there]
+    steps = steps[:-1] if run.status == "running" else steps
+    every = max(1, -(-len(steps) // MOST_SAMPLES))
+    return steps[::every]
+
+
+def _sample(run: Run, step: int) -> dict[str, float]:
+    """What the clock says of one step."""
+    shares = analysis.step_shares(run.recording, step)
+    hidden = analysis.overlap(run.recording, step)
+    idle = _idle(shares)
+    return {"bubble": sum(idle.values()), **idle, **{f"overlap_{axis}": share for axis, share in hidden.items()}}
