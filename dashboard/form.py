@@ -19,9 +19,15 @@ from lab.options import SECTIONS, field_docs, whole_numbers
 FIRST = ("dp", "tp", "pp", "zero", "schedule", "microbatches", "chunks", "layers", "hidden", "batch", "steps")
 """What is seen at once; the rest is one click away."""
 LABELS = {
-    "dp": "Data parallel", "tp": "Tensor parallel", "pp": "Pipeline parallel", "zero": "ZeRO stage",
-    "lr": "Learning rate", "seq": "Sequence length", "microbatches": "Micro-batches", "vocab": "Vocabulary",
-}  # fmt: skip
+    "dp": "Data parallel",
+    "tp": "Tensor parallel",
+    "pp": "Pipeline parallel",
+    "zero": "ZeRO stage",
+    "lr": "Learning rate",
+    "seq": "Sequence length",
+    "microbatches": "Micro-batches",
+    "vocab": "Vocabulary",
+}
 
 
 def label(name: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import streamlit as st
-from lab.launch_queue import Launch, LaunchQueue
 
 from dashboard import data
 from dashboard.address import set_choice
 from engine.job import Job
 from lab.commands import DEMO
+from lab.launch_queue import Launch, LaunchQueue
 
 
 def queue() -> LaunchQueue:
@@ -32,5 +32,5 @@ def start_demo() -> None:
 
 def watch(launch: Launch) -> None:
     """Goes to the page that shows a launch live."""
-    set_choice("launch", launch.id)
-    st.switch_page("app_pages/live.py", query_params={"launch": str(launch.id)})
+    set_choice("live", f"launch {launch.id}")
+    st.switch_page("app_pages/live.py", query_params={"live": f"launch {launch.id}"})

@@ -16,7 +16,7 @@ from lab.comparing import bubble
 from lab.runs import Run
 from lab.simulation import simulate_job
 from lab.timeline.streamlit import timeline
-from lab.wording import nbytes, parameter_count, percent, seconds
+from lab.wording import nbytes, percent, rate, seconds
 
 
 @st.cache_resource(max_entries=32, show_spinner="Working out what this plan means …")
@@ -35,13 +35,13 @@ def meaning(job: Job) -> None:
     sent = sum(row["logical_bytes"] for row in run.summary["communication"])
     facts = {
         "Processes": str(job.world_size),
-        "Parameters": parameter_count(parameters(job)).removesuffix(" parameters"),
+        "Parameters": rate(parameters(job), ""),
         "Bubble": percent(bubble(run)),
         "Peak memory": nbytes(max(row["total_peak"] for row in memory)),
         "Sent a step": nbytes(sent),
         f"Step on {name}": seconds(run.summary["step_seconds"]),
     }
-    with st.grid(min_column_width=130):
+    with st.grid(min_column_width=110):
         for what, words in facts.items():
             st.metric(what, words)
     timeline(data.drawn_of(run), key="plan timeline", theme=theme(), label="Timeline of the plan")

@@ -33,9 +33,11 @@ def actions(picked: Sequence[Listed]) -> None:
             st.switch_page("app_pages/compare.py", query_params={"runs": ",".join(ids)})
         starred = all(run.notes.star for run in picked)
         st.button(
-            "Take star off" if starred else "Star", icon=":material/star:", on_click=_each,
+            "Take star off" if starred else "Star",
+            icon=":material/star:",
+            on_click=_each,
             args=(ids, lambda run_id: _note(run_id, star=not starred)),
-        )  # fmt: skip
+        )
         with st.popover("Name and tags", icon=":material/sell:"):
             _names(picked)
         st.button("Delete", icon=":material/delete:", on_click=_delete, args=(ids,))

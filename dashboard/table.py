@@ -14,9 +14,14 @@ from lab.wording import SCHEDULE_NAMES
 
 STATUSES = ("running", "finished", "failed", "stopped", "killed", "corrupt", "simulated")
 SIGNS = {
-    "running": "▶ running", "finished": "✔ finished", "failed": "✘ failed", "stopped": "■ stopped",
-    "killed": "✘ killed", "corrupt": "⚠ corrupt", "simulated": "◇ simulated",
-}  # fmt: skip
+    "running": "▶ running",
+    "finished": "✔ finished",
+    "failed": "✘ failed",
+    "stopped": "■ stopped",
+    "killed": "✘ killed",
+    "corrupt": "⚠ corrupt",
+    "simulated": "◇ simulated",
+}
 PARITY = {True: "✔ equal", False: "✘ differs", None: ""}
 
 

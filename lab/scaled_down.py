@@ -24,10 +24,17 @@ def scaled_down(job: Job, most_ranks: int = MOST_RANKS) -> Job:
     several = pp > 1 and job.plan.schedule == "interleaved"
     chunks = 2 if several or job.plan.schedule == "zb-v" else 1
     plan = Plan(
-        **degrees, zero=job.plan.zero, schedule=job.plan.schedule if pp > 1 else "1f1b", chunks=chunks if pp > 1 else 1,
-        microbatches=max(4, 2 * pp), sequence_parallel=job.plan.sequence_parallel and degrees["tp"] > 1,
-        recompute=job.plan.recompute, overlap=job.plan.overlap,
-    )  # fmt: skip
+        dp=dp,
+        tp=degrees["tp"],
+        pp=pp,
+        zero=job.plan.zero,
+        schedule=job.plan.schedule if pp > 1 else "1f1b",
+        chunks=chunks if pp > 1 else 1,
+        microbatches=max(4, 2 * pp),
+        sequence_parallel=job.plan.sequence_parallel and degrees["tp"] > 1,
+        recompute=job.plan.recompute,
+        overlap=job.plan.overlap,
+    )
     heads = max(4, degrees["tp"])
     model = Model(
         layers=max(4, _LAYERS_A_STAGE * pp * plan.chunks), heads=heads, hidden=16 * heads, tied=job.model.tied

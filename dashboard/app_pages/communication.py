@@ -17,15 +17,18 @@ if run.job.world_size == 1:
 left, right = st.columns(2)
 with left:
     figure(
-        figures.communication(run, theme=theme()), "communication",
+        figures.communication(run, theme=theme()),
+        "communication",
         "Bytes a rank moves in a step: counted, predicted by the formula, and on the wire.",
-    )  # fmt: skip
+    )
 with right:
     figure(
-        figures.communication_matrix(run, step=chosen.step, theme=theme(), selected=chosen.rank), "matrix",
+        figures.communication_matrix(run, step=chosen.step, theme=theme(), selected=chosen.rank),
+        "matrix",
         "Bytes from each rank (row) to each rank (column) in one step.",
-    )  # fmt: skip
+    )
 figure(
-    figures.ledger(run, step=chosen.step, theme=theme(), selected=chosen.rank), "ledger",
+    figures.ledger(run, step=chosen.step, theme=theme(), selected=chosen.rank),
+    "ledger",
     "What the chosen rank, by default rank 0, sends in a step: bytes, calls, seconds.",
-)  # fmt: skip
+)

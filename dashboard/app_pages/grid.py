@@ -9,8 +9,9 @@ from dashboard.one_run import ALL, choose_run
 from dashboard.show import figure, theme
 from engine.mesh import mesh_of
 from lab import figures
+from lab.figures.grid import Colour
 
-COLOURS = {
+COLOURS: dict[Colour, str] = {
     "memory": "peak memory",
     "idle": "share of time idle",
     "stage": "pipeline stage",
@@ -22,8 +23,11 @@ COLOURS = {
 def _clicked() -> None:
     """A ball carries its rank."""
     points = st.session_state["grid"].selection.points
-    found = [int(point["customdata"][0] if isinstance(point["customdata"], list) else point["customdata"])
-             for point in points if str(point.get("customdata", "")).strip("[]").isdecimal()]  # fmt: skip
+    found = [
+        int(point["customdata"][0] if isinstance(point["customdata"], list) else point["customdata"])
+        for point in points
+        if str(point.get("customdata", "")).strip("[]").isdecimal()
+    ]
     set_choice("rank", found[0] if found else ALL)
 
 
@@ -36,9 +40,10 @@ if colour == "activity":
     length = 1e3 * (run.summary.get("step_seconds") or run.steps[-1]["seconds"])
     at_ms = st.slider("Moment of the step, ms", 0.0, float(length), float(length) / 2)
 figure(
-    figures.grid(run, colour=colour, theme=theme(), selected=chosen.rank, at_ms=at_ms), "grid",
+    figures.grid(run, colour=colour, theme=theme(), selected=chosen.rank, at_ms=at_ms),
+    "grid",
     "Each ball is a rank; lines join the ranks that talk along each axis. Drag to turn it.",
-)  # fmt: skip
+)
 mesh = mesh_of(run.job)
 if chosen.rank is not None:
     at = mesh.coordinate(chosen.rank)

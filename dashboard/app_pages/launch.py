@@ -19,10 +19,18 @@ from lab.notes import LONGEST_NAME
 from lab.store import StoreError
 
 VARIED: dict[str, tuple[Any, ...]] = {
-    "zero": (0, 1, 2, 3), "schedule": SCHEDULES, "microbatches": (1, 2, 4, 8, 16), "dp": (1, 2, 4, 8),
-    "tp": (1, 2, 4, 8), "pp": (1, 2, 4, 8), "layers": (2, 4, 8, 16), "bucket_kb": (20, 40, 160, 640, 4000),
-    "overlap": (True, False), "sequence_parallel": (False, True), "recompute": ("none", "selective", "full"),
-}  # fmt: skip
+    "zero": (0, 1, 2, 3),
+    "schedule": SCHEDULES,
+    "microbatches": (1, 2, 4, 8, 16),
+    "dp": (1, 2, 4, 8),
+    "tp": (1, 2, 4, 8),
+    "pp": (1, 2, 4, 8),
+    "layers": (2, 4, 8, 16),
+    "bucket_kb": (20, 40, 160, 640, 4000),
+    "overlap": (True, False),
+    "sequence_parallel": (False, True),
+    "recompute": ("none", "selective", "full"),
+}
 
 
 def _take(name: str) -> None:
@@ -46,9 +54,12 @@ def _variants() -> tuple[str, tuple[Any, ...]]:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.session_state.setdefault("vary", None)
         knob = st.selectbox(
-            "Start several that differ in", [None, *VARIED], key="vary", persist_state="session",
+            "Start several that differ in",
+            [None, *VARIED],
+            key="vary",
+            persist_state="session",
             format_func=lambda name: "nothing: one run" if name is None else label(name),
-        )  # fmt: skip
+        )
         if knob is None:
             return "", ()
         known = list(VARIED[knob])

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import streamlit as st
-from dashboard.live_run import choose_live
 
-from dashboard import live_view
 from dashboard.launching import queue
+from dashboard.live_run import choose_live
+from dashboard.live_view import EVERY, show
 
 st.title("Live")
 wish = choose_live()
+goes_on = wish.goes_on
 with st.container(horizontal=True, vertical_alignment="center"):
-    live = st.toggle("Live", True, key="live", help="Off: the page stands still, and figures can be zoomed.")
-    if wish.can_cancel and st.button("Cancel this run", icon=":material/stop_circle:", key="cancel"):
+    live = st.toggle("Live", True, key="live on", help="Off: the page stands still, and every figure can be zoomed.")
+    cancel = wish.launch is not None and wish.launch.active
+    if cancel and st.button("Cancel this run", icon=":material/stop_circle:", key="cancel"):
+        assert wish.launch is not None
         queue().cancel(wish.launch.id)
         st.toast("The run is being ended.")
-st.fragment(live_view.show, run_every=live_view.EVERY if live else None)(wish)
+st.fragment(show, run_every=EVERY if live and goes_on else None)(wish, goes_on, live and goes_on)

@@ -13,24 +13,29 @@ chosen = choose_run()
 run = chosen.run
 simulated = run.status == "simulated"
 figure(
-    figures.memory(run, theme=theme(), selected=chosen.rank), "memory",
-    "Peak of each category, as predicted. Diamonds: highest total at one time." if simulated else
-    "Peak of each category: measured left, predicted right (hatched). Diamonds: highest total at one time.",
-)  # fmt: skip
+    figures.memory(run, theme=theme(), selected=chosen.rank),
+    "memory",
+    "Peak of each category, as predicted. Diamonds: highest total at one time."
+    if simulated
+    else "Peak of each category: measured left, predicted right (hatched). Diamonds: highest total at one time.",
+)
 left, right = st.columns(2)
 with left:
     figure(
-        figures.memory_over_time(run, rank=chosen.rank or 0, theme=theme()), "over time",
+        figures.memory_over_time(run, rank=chosen.rank or 0, theme=theme()),
+        "over time",
         "Bytes that one rank holds, by category, over the steps.",
-    )  # fmt: skip
+    )
 with right:
     figure(
-        figures.memory_by_zero(run, theme=theme(), selected=chosen.rank), "by zero",
+        figures.memory_by_zero(run, theme=theme(), selected=chosen.rank),
+        "by zero",
         "The same job under each ZeRO stage: the formula, and beside it what this run measured.",
-    )  # fmt: skip
+    )
 with st.expander("Who keeps which part of a weight matrix", on_change="rerun") as shards:
     if shards.open:
         figure(
-            figures.shards(run, theme=theme(), selected=chosen.rank), "shards",
+            figures.shards(run, theme=theme(), selected=chosen.rank),
+            "shards",
             "Each rectangle is a weight matrix to scale, with the ranks that hold each slice.",
-        )  # fmt: skip
+        )

@@ -41,6 +41,7 @@ if run.job.plan.pp > 1:
     with st.expander("The same job under every schedule", on_change="rerun") as others:
         if others.open:
             figure(
-                figures.schedules(run.job, theme=theme()), "schedules",
+                figures.schedules(run.job, theme=theme()),
+                "schedules",
                 "The same work under each schedule, every action taking its unit of time.",
-            )  # fmt: skip
+            )

@@ -12,7 +12,7 @@ from dashboard.address import choose
 from dashboard.launching import start, watch
 from dashboard.meaning import simulated
 from dashboard.show import escaped, figure, theme
-from engine.job import Hardware, Job, JobRefused
+from engine.job import Job, JobRefused
 from engine.planner import Candidate, Search
 from engine.presets import PRESETS, preset
 from lab import figures
@@ -24,9 +24,12 @@ from lab.wording import parameter_count, percent
 
 OWN = "my own"
 SIZES = {
-    "layers": (4, 128, 4, 32), "hidden": (512, 16384, 512, 4096), "heads": (8, 128, 8, 32),
-    "seq": (512, 8192, 512, 2048), "batch": (64, 4096, 64, 512),
-}  # fmt: skip
+    "layers": (4, 128, 4, 32),
+    "hidden": (512, 16384, 512, 4096),
+    "heads": (8, 128, 8, 32),
+    "seq": (512, 8192, 512, 2048),
+    "batch": (64, 4096, 64, 512),
+}
 """Of a model of one's own: least, most, step, and where the slider starts."""
 GPUS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3072, 4096]
 
@@ -54,12 +57,19 @@ def _wish() -> tuple[str | Job, str, int]:
 def _row(one: Candidate) -> dict[str, Any]:
     p = one.job.plan
     return {
-        "dp × tp × pp": f"{p.dp} × {p.tp} × {p.pp}", "Chunks": p.chunks, "ZeRO": p.zero,
-        "Micro-batch": one.job.microbatch_size, "Micro-batches": p.microbatches,
-        "Sequence parallel": one.job.scatters_sequence, "Recompute": p.recompute, "Step, s": one.seconds,
-        "MFU, %": 100 * one.mfu, "GB a GPU": one.bytes / 1e9, "Idle, %": 100 * one.bubble,
+        "dp × tp × pp": f"{p.dp} × {p.tp} × {p.pp}",
+        "Step, s": one.seconds,
+        "MFU, %": 100 * one.mfu,
+        "GB a GPU": one.bytes / 1e9,
+        "Chunks": p.chunks,
+        "ZeRO": p.zero,
+        "Micro-batch": one.job.microbatch_size,
+        "Micro-batches": p.microbatches,
+        "SP": one.job.scatters_sequence,
+        "Recompute": p.recompute,
+        "Idle, %": 100 * one.bubble,
         "How": "replayed" if one.refined else "estimated",
-    }  # fmt: skip
+    }
 
 
 COLUMNS = {
@@ -80,9 +90,14 @@ def _results(found: Search) -> Candidate:
         st.metric("MFU", percent(best.mfu))
     shown = found.ranked[:20]
     chosen = st.dataframe(
-        pd.DataFrame([_row(one) for one in shown]), key="plans", on_select="rerun", selection_mode="single-row",
-        hide_index=True, column_config=COLUMNS, alt="Plans that fit, the fastest first",
-    )  # fmt: skip
+        pd.DataFrame([_row(one) for one in shown]),
+        key="plans",
+        on_select="rerun",
+        selection_mode="single-row",
+        hide_index=True,
+        column_config=COLUMNS,
+        alt="Plans that fit, the fastest first",
+    )
     rows = [row for row in chosen.selection.rows if row < len(shown)]
     return shown[rows[0]] if rows else best
 
@@ -107,7 +122,7 @@ def _closer(one: Candidate, cluster: str) -> None:
     with st.expander("Its timeline, grid and memory, simulated", on_change="rerun") as detail:
         if not detail.open:
             return
-        run = simulated(Job.from_options(one.job, steps=1, **vars(Hardware(cluster))), str(data.store().root))
+        run = simulated(Job.from_options(one.job, steps=1, cluster=cluster), str(data.store().root))
         timeline(data.drawn_of(run), key="planned", theme=theme(), label="Timeline of the plan")
         left, right = st.columns(2)
         with left:

@@ -66,10 +66,16 @@ def _table() -> None:
     rows = frame(shown)
     hidden = [name for name in ("★", "Name", "Tags", "Message") if not rows[name].astype(bool).any()]
     chosen = st.dataframe(
-        rows, key="table", on_select="rerun", selection_mode="multi-row", hide_index=True, column_config=COLUMNS,
-        column_order=[name for name in rows if name not in hidden], height="auto" if len(rows) < 12 else 460,
+        rows,
+        key="table",
+        on_select="rerun",
+        selection_mode="multi-row",
+        hide_index=True,
+        column_config=COLUMNS,
+        column_order=[str(name) for name in rows if name not in hidden],
+        height=460 if len(rows) > 12 else "auto",
         alt=f"{len(rows)} runs, newest first",
-    )  # fmt: skip
+    )
     picked = [shown[i] for i in chosen.selection.rows if i < len(shown)]
     actions(picked)
     ended = [run for run in picked if run.entry.info.message]

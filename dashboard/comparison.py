@@ -1,0 +1,112 @@
+"""Runs side by side: what was set differently, what came out, and how the numbers differ from the baseline's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import data
+from dashboard.show import escaped, figure, theme
+from lab import figures
+from lab.comparing import LETTERS, Line, lines, names, settings
+from lab.explaining import explain
+from lab.figures.run_looks import run_looks
+from lab.runs import Run
+from lab.timeline.streamlit import Drawn, timeline
+
+_VERDICTS = {"better": ":green[▲ better]", "worse": ":red[▼ worse]", "same": "= same", "": ""}
+Window = tuple[float, float]
+
+
+def titles(runs: Sequence[Run]) -> list[str]:
+    """A, B… with the name that somebody gave the run, or else its plan and what differs."""
+    own = [data.notes(run.id).name for run in runs]
+    return [f"{LETTERS[i]}: {own[i]}" if own[i] else name for i, name in enumerate(names(runs))]
+
+
+def legend(called: Sequence[str]) -> None:
+    """Which colour and sign is which run, here and in every figure below."""
+    looks = run_looks(len(called), theme())
+    with st.container(horizontal=True):
+        for look, name, of in zip(looks, called, ("baseline", *[""] * 5), strict=False):
+            colour = f'<span style="color:{look.colour}">{look.sign}</span>'
+            st.html(f"<span>{colour} {_html(name)}{' <em>(baseline)</em>' if of else ''}</span>")
+
+
+def _html(text: str) -> str:
+    from html import escape
+
+    return escape(text)
+
+
+def sentences(runs: Sequence[Run]) -> None:
+    for sentence in explain(runs):
+        st.markdown(f"- {escaped(sentence)}")
+
+
+def differing(runs: Sequence[Run]) -> None:
+    """The settings of the jobs that are not the same in all runs."""
+    differ = settings(runs)
+    if not differ:
+        st.info("These runs are of the same job: what differs below is this machine.")
+        return
+    rows = {escaped(name): [escaped(str(value)) for value in values] for name, values in differ.items()}
+    st.table(pd.DataFrame.from_dict(rows, orient="index", columns=list(LETTERS[: len(runs)])))
+
+
+def deltas(runs: Sequence[Run]) -> None:
+    """Every quantity of each run, and its difference from the baseline: absolute, relative, better or worse."""
+    found = {line.name: _row(line, len(runs)) for line in lines(runs)}
+    columns = ["A, baseline", *[words for i in range(1, len(runs)) for words in (LETTERS[i], f"{LETTERS[i]} − A")]]
+    st.table(pd.DataFrame.from_dict(found, orient="index", columns=columns))
+
+
+def _row(line: Line, count: int) -> list[str]:
+    row = [_value(line, 0)]
+    for i in range(1, count):
+        change = line.change(i)
+        row += [_value(line, i), f"{escaped(change)} {_verdict(line, i)}".strip() if change != "same" else "same"]
+    return row
+
+
+def _value(line: Line, i: int) -> str:
+    value = line.values[i]
+    return "–" if value is None else escaped(line.words(value))
+
+
+def _verdict(line: Line, i: int) -> str:
+    if line.within_noise(i) and line.difference(i):
+        return "= within noise" if line.noise else ""
+    return _VERDICTS[line.verdict(i)]
+
+
+def timelines(drawn: Sequence[tuple[str, Drawn]], longest: float, wished: Window | None) -> Window | None:
+    """One below the other on one axis; zoom and cursor are shared. Returns the window that is looked at."""
+    shown = wished
+    for i, (name, each) in enumerate(drawn):
+        st.markdown(f"**{escaped(name)}**")
+        state = timeline(
+            each, key=f"timeline {i}", window=wished or (0.0, longest), group="compare", theme=theme(), label=name
+        )
+        shown = state.window or shown
+    return None if shown == (0.0, longest) else shown
+
+
+def pictures(runs: Sequence[Run], called: Sequence[str]) -> None:
+    left, right = st.columns(2)
+    drawings: list[tuple[Any, str, str]] = [
+        (figures.memory_compared, "memory", "Peak of each category on the rank that holds most."),
+        (figures.idle_compared, "idle", "Of all ranks' time in a typical step: working, or idle and why."),
+        (figures.communication_compared, "bytes", "What the first rank of each axis sends in a step."),
+        (
+            figures.losses,
+            "losses",
+            "Losses; below, how far they are from one process, with the band of parity.",
+        ),
+    ]
+    for i, (draw, key, how) in enumerate(drawings):
+        with (left, right)[i % 2]:
+            figure(draw(runs, called, theme=theme()), f"compared {key}", how)
