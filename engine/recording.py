@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from engine.so_far import SoFar
 
 _STANDS_FOR = b"stands_for"  # in the files' metadata, see `Recording`
 BATCH_ROWS = 50_000  # rows in memory at a time when a run's files are read or turned into tables
@@ -147,10 +150,15 @@ def live_path(run_dir: Path, rank: int) -> Path:
     return run_dir / "live" / f"rank{rank:03d}.jsonl"
 
 
-def append_live(path: Path, ops: list[Op], memory: list[MemoryRow]) -> None:
-    """Puts one step's rows of one rank on the disk; called by the rank itself."""
+def status_path(run_dir: Path) -> Path:
+    """Where a run that goes on shows what each of its processes is doing (`engine.processes.status.read_board`)."""
+    return run_dir / "live" / "status"
+
+
+def append_live(path: Path, ops: list[Op], memory: list[MemoryRow], so_far: SoFar) -> None:
+    """Puts one step's rows of one rank on the disk, and its totals up to then; called by the rank itself."""
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"ops": ops, "memory": memory}, separators=(",", ":")) + "\n")
+        file.write(json.dumps({"so_far": so_far, "ops": ops, "memory": memory}, separators=(",", ":")) + "\n")
 
 
 def live_bytes(run_dir: Path) -> int:
@@ -189,6 +197,11 @@ def _live_lines(file: Iterable[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except json.JSONDecodeError:
             return
+
+
+def live_reference_path(run_dir: Path) -> Path:
+    """The losses of the one-process run, `{"losses": […], "grad_norms": […]}`, from when they are known on."""
+    return run_dir / "live" / "reference.json"
 
 
 def append_metric(run_dir: Path, row: MetricRow) -> None:

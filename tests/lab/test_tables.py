@@ -11,6 +11,7 @@ import pytest
 from engine import recording as tables
 from engine.job import Job
 from engine.recording import MemoryRow, Op, Recording, append_live, finalize, live_path, read_live, read_recording
+from engine.so_far import NOTHING, after
 from lab import analysis
 from lab.runs import RunCorrupt, Store, load
 from tests.lab.synthetic import LIFELIKE, synthetic
@@ -25,12 +26,15 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "live").mkdir()
     ops, memory = list(made.op_rows()), [MemoryRow(**row) for row in made.memory.to_pylist()]
     for rank in range(JOB.world_size):
+        so_far = NOTHING
         for step in range(STEPS):
 
             def mine(row: Op | MemoryRow, rank: int = rank, step: int = step) -> bool:
                 return row.rank == rank and max(row.step, 0) == step
 
-            append_live(live_path(tmp_path, rank), list(filter(mine, ops)), list(filter(mine, memory)))
+            own, held = list(filter(mine, ops)), list(filter(mine, memory))
+            so_far = after(so_far, own, held)
+            append_live(live_path(tmp_path, rank), own, held, so_far)
     return tmp_path
 
 
