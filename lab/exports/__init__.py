@@ -118,4 +118,6 @@ def _in_words(run: Exportable, path: str) -> Iterator[None]:
     except (OSError, ArrowException) as error:
         if not isinstance(error, OSError) or error.errno is None:  # not of the system: a table that cannot be read
             raise RunCorrupt(f"the tables of run {run.id} cannot be read: {error}") from error
-        raise StoreError(f"the export {path} cannot be written: {error.strerror}.") from error
+        in_the_way = isinstance(error, (FileExistsError, NotADirectoryError))
+        reason = "part of its path is a file, not a folder" if in_the_way else error.strerror
+        raise StoreError(f"the export {path} cannot be written: {reason}.") from error

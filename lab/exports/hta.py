@@ -97,7 +97,7 @@ def _what(ops: StepOps, row: int, stream: int, communicates: bool) -> Event:
     if not communicates:
         args |= {"microbatch": int(ops.microbatch[row])}
         return {"name": f"{ops.kind[row]} {ops.unit[row]}".rstrip(), "args": args}
-    axis, name = str(ops.axis[row]), _NCCL[str(ops.op[row])]
+    axis, name = str(ops.axis[row]), _NCCL.get(str(ops.op[row]), str(ops.op[row]))
     args |= {
         "Collective name": str(ops.op[row]), "Group size": len(ops.peers[row]), "Process Group Name": axis,
         "Process Group Ranks": str(ops.peers[row]),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any
@@ -86,21 +86,21 @@ class _Trace:
         placed: dict[int, Track] = {}
         for rank, rows in ops.by_rank():
             first, last = int(ops.start[rows].min()), int(ops.end[rows].max())
-            yield from self._slice(self.tracks.place(rank, "step", first, last), f"step {number}", first, last)
-        rows_of = _details(ops)
+            yield from self._slice(self.tracks.place(rank, "steps", first, last), f"step {number}", first, last)
+        details = _details(ops)
         for row in in_order_of_start(ops, start):
             begin, end = int(start[row]), int(ops.end[row])
             placed[row] = track = self.tracks.place(int(ops.rank[row]), str(ops.stream[row]), begin, end)
-            yield from self._slice(track, str(ops.name[row]), begin, end, str(ops.kind[row]), rows_of(row))
+            yield from self._slice(track, str(ops.name[row]), begin, end, str(ops.kind[row]), details(row))
             if ops.kind[row] in _SENDS:
-                yield from self._slice(track, "sent", begin, begin, "sent")
+                yield from self._slice(track, "sent", begin, begin)
         for received, sent in ops.sent_by.items():
             if start[received] >= start[sent]:  # else the clocks of two machines disagree
                 ends = (placed[sent], int(start[sent])), (placed[received], int(start[received]))
                 yield from self._arrow(*ends, name=str(ops.name[sent]))
 
     def _slice(
-        self, track: Track, name: str, start: int, end: int, category: str = "step", args: Event | None = None
+        self, track: Track, name: str, start: int, end: int, category: str = "mark", args: Event | None = None
     ) -> Iterator[Event]:
         if track not in self.threads:
             self.threads[track] = self.mesh.size + 1 + len(self.threads)
@@ -138,7 +138,7 @@ def _names(trace: _Trace, ops: StepOps, known: set[int]) -> Iterator[Event]:
         yield {"ph": "M", "name": "process_sort_index", "pid": process(rank), "args": {"sort_index": place}}
 
 
-def _details(ops: StepOps) -> Any:
+def _details(ops: StepOps) -> Callable[[int], Event]:
     """row → what a click on its slice shows: of the columns those that apply to it."""
     amounts = {name: ops.table[name].to_pylist() for name in _AMOUNTS}
     places = {name: ops.table[name].to_pylist() for name in _PLACES}

@@ -14,8 +14,8 @@ import numpy as np
 
 from lab.analysis.table import Numbers, StepOps
 
-STREAMS = ("step", "compute", "tp", "dp", "pp_act", "pp_grad", "tie", "world")
-"""From top to bottom; "step" holds the marks of the steps."""
+STREAMS = ("steps", "compute", "tp", "dp", "pp_act", "pp_grad", "tie", "world")
+"""From top to bottom; "steps" holds the marks of the steps."""
 
 
 @dataclass(frozen=True)
