@@ -29,8 +29,8 @@ Value = float | None
 class Facts:
     """One run: values by key of a line (see `lab.comparing`), and the noise of those that have any.
 
-    shares: of all ranks' time in the typical step, by `analysis.PARTS`; empty if no step was recorded. awaited: the same
-    of idle time by (cause, what is awaited).
+    shares: of all ranks' time in the typical step, by `analysis.PARTS`; empty if no step was recorded. awaited: that of
+    idle time by (cause, what is awaited).
     """
 
     values: Mapping[str, Value]

@@ -23,7 +23,7 @@ def made_run(
     job: Job, costs: Costs = LIFELIKE, *, seconds: Sequence[float] = (0.2, 0.1, 0.1), losses: Sequence[float] = (),
     reference: Sequence[float] = (), recording: Recording | None = None,
 ) -> Run:  # fmt: skip
-    """A finished run whose steps took `seconds` by its metrics. losses: 5.5, 5.2, … if not given; reference: as losses."""
+    """A finished run whose steps took `seconds`. losses: 5.5, 5.2, … by default; reference: the losses by default."""
     loss = losses or [5.5 - 0.3 * step for step in range(len(seconds))]
     rows = [
         MetricRow(step, loss[step], 1.0, took, 1024 / took, (reference or loss)[step])
