@@ -135,7 +135,7 @@ def _time(runs: Sequence[Run], line: Line, i: int) -> str:
     factor = (
         f"{1 + relative:.2g}× as long"
         if relative >= 1
-        else f"{percent(abs(relative))} {'longer' if change > 0 else 'less'}"
+        else f"{percent(abs(relative))} {'longer' if change > 0 else 'less time'}"
     )
     said = f"the step takes {factor} ({seconds(abs(change))})"
     within = line.within_noise(i)
@@ -156,9 +156,7 @@ def _reason(runs: Sequence[Run], i: int, change: float) -> str:
     if not most or parts[most] * change <= 0:
         return ""
     how = "most of it" if parts[most] / change > 0.5 else "the largest part of it"
-    waits = _differences(
-        *({of: s for (cause, of), s in one.awaited.items() if cause == most} for one in (before, after))
-    )
+    waits = _differences(before.waits(most), after.waits(most))
     what = max(waits, key=lambda name: waits[name] * change, default="")
     told = f": {what}" if what and waits[what] / parts[most] > 0.5 else ""
     cause = f" ({most}{told})" if most in CAUSES else ""

@@ -29,9 +29,8 @@ Value = float | None
 class Facts:
     """One run: values by key of a line (see `lab.comparing`), and the noise of those that have any.
 
-    shares: of all ranks' time in the typical step, by `analysis.PARTS`; empty if no step was recorded. parts: the same
-    in seconds a rank, adding up to the step time. awaited: of idle time, by (cause, what is waited for), in seconds a
-    rank.
+    shares: of all ranks' time in the typical step, by `analysis.PARTS`; empty if no step was recorded. awaited: that of
+    idle time by (cause, what is awaited).
     """
 
     values: Mapping[str, Value]
@@ -42,7 +41,16 @@ class Facts:
 
     @property
     def parts(self) -> dict[str, float]:
-        return {name: share * (self.values["step_seconds"] or 0.0) for name, share in self.shares.items()}
+        """Seconds a rank by part, adding up to the step time."""
+        return {name: share * self._step for name, share in self.shares.items()}
+
+    def waits(self, cause: str) -> dict[str, float]:
+        """Seconds a rank stands idle for a cause, by what is awaited."""
+        return {of: share * self._step for (why, of), share in self.awaited.items() if why == cause}
+
+    @property
+    def _step(self) -> float:
+        return self.values["step_seconds"] or 0.0
 
 
 def facts(run: Run) -> Facts:

@@ -90,12 +90,13 @@ def idle_by_cause(recording: Recording, step: int) -> dict[int, dict[str, float]
 
 
 def idle_by_awaited(recording: Recording, step: int) -> dict[tuple[str, str], float]:
-    """Seconds of idle time in a step by (cause, what is waited for, see `Idle.of`), on average over the ranks."""
+    """Share of all ranks' time in a step by (cause of idling, what is awaited, see `Idle.of`)."""
     ops = step_ops(recording, step)
+    start, end = window_of(ops)
+    whole = (end - start) * sum(ops.weight[rank] for rank in ops.ranks) or 1
     found: dict[tuple[str, str], float] = defaultdict(float)
-    ranks = sum(ops.weight[rank] for rank in ops.ranks)
     for idle in idle_spans(ops):
-        found[idle.cause, idle.of] += (idle.end_ns - idle.start_ns) / 1e9 * ops.weight[idle.rank] / ranks
+        found[idle.cause, idle.of] += (idle.end_ns - idle.start_ns) * ops.weight[idle.rank] / whole
     return dict(found)
 
 
