@@ -143,7 +143,8 @@ class Worker:
 
 
 def _log(words: str) -> None:
-    print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {words}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # a full disk is told elsewhere
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {words}", file=sys.stderr, flush=True)
 
 
 def _take_seat(root: Path) -> Seat | None:
