@@ -34,6 +34,11 @@ def strip() -> None:
             st.switch_page("app_pages/compare.py", query_params={"runs": ",".join(map(str, ids))})
 
 
+def goes_on() -> bool:
+    """Whether one of them is still to end."""
+    return any(launch.active for launch in _launches())
+
+
 def _launches() -> list[Launch]:
     found = []
     for number in st.session_state.get("batch", []):

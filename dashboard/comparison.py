@@ -83,16 +83,14 @@ def _verdict(line: Line, i: int) -> str:
     return _VERDICTS[line.verdict(i)]
 
 
-def timelines(drawn: Sequence[tuple[str, Drawn]], longest: float, wished: Window | None) -> Window | None:
-    """One below the other on one axis; zoom and cursor are shared. Returns the window that is looked at."""
+def timelines(drawn: Sequence[tuple[str, Drawn]], wished: Window | None) -> Window | None:
+    """One below the other on one axis, of the longest; zoom and cursor are shared. Returns the window looked at."""
     shown = wished
     for i, (name, each) in enumerate(drawn):
         st.markdown(f"**{escaped(name)}**")
-        state = timeline(
-            each, key=f"timeline {i}", window=wished or (0.0, longest), group="compare", theme=theme(), label=name
-        )
+        state = timeline(each, key=f"timeline {i}", window=wished, group="compare", theme=theme(), label=name)
         shown = state.window or shown
-    return None if shown == (0.0, longest) else shown
+    return shown
 
 
 def pictures(runs: Sequence[Run], called: Sequence[str]) -> None:

@@ -18,16 +18,14 @@ from lab.store import Store
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be shown. launch: None for a run that the queue did not start; run_id: "" until it has begun."""
+    """What is to be shown. launch: None for a run that the queue did not start; run_id: "" until it has begun.
+
+    active: whether it was still to end when it was chosen.
+    """
 
     launch: Launch | None
     run_id: str
-
-    @property
-    def goes_on(self) -> bool:
-        if self.launch is not None:
-            return self.launch.active
-        return any(entry.info.id == self.run_id and entry.info.status == "running" for entry in data.entries())
+    active: bool
 
 
 def choose_live() -> Wish:
@@ -36,7 +34,7 @@ def choose_live() -> Wish:
     queued = {launch.run_id for launch in launches.values()}
     others = [entry.info for entry in data.entries() if entry.info.id not in queued]
     words = {f"launch {number}": _words(launch) for number, launch in launches.items()}
-    words |= {info.id: f"{data.called(info)} · {info.status}" for info in others[:20]}
+    words |= {info.id: data.called(info) for info in others[:20]}
     if not words:
         no_runs()
     active = [f"launch {launch.id}" for launch in launches.values() if launch.active]
@@ -45,13 +43,13 @@ def choose_live() -> Wish:
     chosen = choose("live", "Run", list(words), words.__getitem__, default=first)
     if chosen.startswith("launch "):
         launch = launches[int(chosen.removeprefix("launch "))]
-        return Wish(launch, launch.run_id or "")
-    return Wish(None, chosen)
+        return Wish(launch, launch.run_id or "", launch.active)
+    return Wish(None, chosen, chosen in running)
 
 
 def _words(launch: Launch) -> str:
-    name = launch.name or data.plan_words(launch.job.options())
-    return f"{name} · {launch.state}"
+    """It must not change while the list is open: the browser knows an option by its words."""
+    return f"Launch {launch.id} · {launch.name or data.plan_words(launch.job.options())}"
 
 
 @dataclass

@@ -38,8 +38,8 @@ def show(wish: Wish, goes_on: bool, live: bool) -> None:
         _before(launch)
         return
     now = snapshot(run_id)
-    over = not launch.active if launch is not None else now.info.status != "running"
-    if over and goes_on:
+    active = launch.active if launch is not None else now.info.status == "running"
+    if active != wish.active or (goes_on and not active and not batch.goes_on()):
         st.rerun()
     _headline(now, launch)
     _numbers(now)
@@ -82,7 +82,7 @@ def _headline(now: Snapshot, launch: Launch | None) -> None:
         )
     elif info.status == "finished":
         parity = data.run_of(data.key_of(info.id)).digest.get("parity")
-        words = {True: "✔ Equal to one process", False: "✘ Differs from one process"}.get(parity, "Finished")
+        words = {True: "✔ Equal to one process", False: "✘ Differs from one process", None: "Finished"}[parity]
         (st.error if parity is False else st.success)(f"{words}. {plan}, {len(now.steps)} steps.")
     else:
         st.warning(escaped(info.message or ""), title=f"{info.status.capitalize()} after {len(now.steps)} steps")
@@ -104,7 +104,7 @@ def _numbers(now: Snapshot) -> None:
         "Time so far": seconds(now.seconds),
         "Left, about": "–" if now.eta_seconds is None else seconds(now.eta_seconds),
     }
-    with st.grid(min_column_width=120):
+    with st.grid(min_column_width=150):
         for what, words in facts.items():
             st.metric(what, words)
 

@@ -41,7 +41,7 @@ def meaning(job: Job) -> None:
         "Sent a step": nbytes(sent),
         f"Step on {name}": seconds(run.summary["step_seconds"]),
     }
-    with st.grid(min_column_width=110):
+    with st.grid(min_column_width=150):
         for what, words in facts.items():
             st.metric(what, words)
     timeline(data.drawn_of(run), key="plan timeline", theme=theme(), label="Timeline of the plan")

@@ -10,6 +10,7 @@ import streamlit as st
 
 from lab.figures.palette import CONFIG, Theme
 
+SHOWN = {**CONFIG, "toImageButtonOptions": {"format": "svg"}}
 STILL = {**CONFIG, "displayModeBar": False, "scrollZoom": False}
 """For figures that are drawn anew all the time: a zoom in them would be lost, so there is none."""
 
@@ -27,7 +28,7 @@ def figure(fig: go.Figure, key: str, how: str = "", *, still: bool = False, **op
     if still:
         shown.update_layout(dragmode=False)
     found = st.plotly_chart(
-        shown, theme=None, key=key, config=STILL if still else CONFIG, alt=title or key, width="stretch", **options
+        shown, theme=None, key=key, config=STILL if still else SHOWN, alt=title or key, width="stretch", **options
     )
     if how:
         st.caption(how)

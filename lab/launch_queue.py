@@ -120,10 +120,8 @@ class LaunchQueue:
 
     def _start(self, seat: Seat) -> bool:
         if not seat.may_start():
-            log = self.store.root / LOG
-            words = (
-                f"the process that carries out launches ended {seat.futile_starts()} times before it began: see {log}"
-            )
+            times, log = seat.futile_starts(), self.store.root / LOG
+            words = f"the process that carries out launches ended {times} times before it began: see {log}"
             self._table.explain_waiting(words)
             return False
         seat.start_worker(self._idle)

@@ -150,7 +150,8 @@ class LaunchTable:
         return bool(self._do("SELECT 1 FROM launches WHERE id = ? AND cancel_asked IS NOT NULL", number))
 
     def end(self, number: int, state: State, message: str = "") -> None:
-        ending = "UPDATE launches SET state = ?, message = ?, ended = ? WHERE id = ?"
+        """Says how a launch under way ended; what was said first stays."""
+        ending = f"UPDATE launches SET state = ?, message = ?, ended = ? WHERE id = ? AND {_IS_BUSY}"
         self._do(ending, state, message, _now(), number)
 
     def abandoned(self) -> list[tuple[int, str | None, bool]]:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.folder import Owner
+from lab.folder import Owner, read_entry
 from lab.launch_queue import IDLE as DEFAULT_IDLE
 from lab.launch_queue import STOPPED
 from lab.launch_seat import IDLE, Seat
@@ -33,15 +33,16 @@ DIFFERS = "its numbers differ from those of one process"
 class Watched:
     """A launch under way: tells the table how far it is, and hears from it when to stop, in a thread of its own.
 
-    A table that cannot be used for the moment does not end the run.
+    A table that cannot be used for the moment does not end the run. A run that was stopped counts as ended from then
+    on, though the tables of what it did are still to be made.
     """
 
-    def __init__(self, launch: Launch, table: LaunchTable) -> None:
+    def __init__(self, launch: Launch, table: LaunchTable, store: Store) -> None:
         self.cancel = threading.Event()
-        self._number, self._table = launch.id, table
+        self._number, self._table, self._store = launch.id, table, store
         self._state: State = "starting"
         self._run_id = ""
-        self._steps_done = 0
+        self._steps_done = self._told = 0
         self._over, self._telling = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._loop, name="shardlab-watched", daemon=True)
 
@@ -63,14 +64,21 @@ class Watched:
             self._tell()
 
     def _loop(self) -> None:
-        told = 0
         while not self._over.wait(LOOK):
             with suppress(StoreError):
-                if self._table.cancel_asked(self._number):
-                    self.cancel.set()
-            if self._steps_done != told:
-                told = self._steps_done
-                self._tell()
+                self._look()
+
+    def _look(self) -> None:
+        if self._table.cancel_asked(self._number):
+            self.cancel.set()
+        if self._steps_done != self._told:
+            self._told = self._steps_done
+            self._tell()
+        if self.cancel.is_set() and self._run_id and self._is_stopped():
+            self._table.end(self._number, "stopped", STOPPED)
+
+    def _is_stopped(self) -> bool:
+        return read_entry(self._store.folder(self._run_id)).info.status == "stopped"
 
     def _tell(self) -> None:
         with suppress(StoreError), self._telling:  # in turn, lest old news follow the new
@@ -129,7 +137,7 @@ class Worker:
         from lab.execute import run_job
 
         try:
-            with Watched(launch, self._table) as watched:
+            with Watched(launch, self._table, self._store) as watched:
                 run = run_job(
                     launch.job, parity=launch.parity, on_progress=watched, cancel=watched.cancel, store=self._store
                 )
@@ -143,7 +151,8 @@ class Worker:
 
 
 def _log(words: str) -> None:
-    print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {words}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # a full disk is told elsewhere
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {words}", file=sys.stderr, flush=True)
 
 
 def _take_seat(root: Path) -> Seat | None:

@@ -8,10 +8,9 @@ from dashboard import comparison, data, window
 from dashboard.address import choose, choose_some
 from dashboard.empty import no_runs
 from engine.job import JobRefused
-from lab import analysis
 from lab.clusters import cluster_names
 from lab.comparing import MOST_COMPARED, refuse
-from lab.runs import Run, RunCorrupt
+from lab.runs import RunCorrupt
 
 
 def _choose() -> tuple[list[data.Key], str]:
@@ -32,12 +31,6 @@ def _choose() -> tuple[list[data.Key], str]:
     return [data.key_of(one) for one in (base, *[other for other in ids if other != base])], cluster
 
 
-def _milliseconds(run: Run) -> float:
-    step = analysis.typical_step(run.recording)
-    start, end = (0, 0) if step is None else analysis.step_window(run.recording, step)
-    return (end - start) / 1e6
-
-
 st.title("Compare")
 keys, cluster = _choose()
 try:
@@ -50,8 +43,7 @@ try:
     comparison.differing(runs)
     st.subheader("Timelines")
     drawn = [data.timeline_of(key, where, None, "") for key, where in zip(keys, on, strict=True)]
-    longest = max(map(_milliseconds, runs))
-    window.to_address(comparison.timelines(list(zip(called, drawn, strict=True)), longest, window.from_address()))
+    window.to_address(comparison.timelines(list(zip(called, drawn, strict=True)), window.from_address()))
     st.subheader("Numbers")
     comparison.deltas(runs)
     comparison.pictures(runs, called)

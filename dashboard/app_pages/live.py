@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dashboard import batch
 from dashboard.launching import queue
 from dashboard.live_run import choose_live
 from dashboard.live_view import EVERY, show
 
 st.title("Live")
 wish = choose_live()
-goes_on = wish.goes_on
+goes_on = wish.active or batch.goes_on()
 with st.container(horizontal=True, vertical_alignment="center"):
     live = st.toggle("Live", True, key="live on", help="Off: the page stands still, and every figure can be zoomed.")
     cancel = wish.launch is not None and wish.launch.active

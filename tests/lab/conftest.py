@@ -1,4 +1,4 @@
-"""A pretended launch: no process, the events and rows of a synthetic recording, any ending. A small disk. A real run."""
+"""A pretended launch: no process, rows of a synthetic recording, any ending. A small disk. A real run."""
 
 from __future__ import annotations
 

@@ -23,10 +23,12 @@ import pytest
 from engine.job import Job, JobRefused
 from lab.cli import main
 from lab.execute import run_job
+from lab.execution import Progress
 from lab.folder import Owner
 from lab.launch_queue import Launch, LaunchQueue
 from lab.launch_seat import FUTILE_STARTS, Seat
 from lab.launch_table import LaunchTable
+from lab.launch_worker import Watched
 from lab.runs import RunNotFound, Store, StoreError
 from tests.lab.conftest import PretendedLaunch
 
@@ -147,6 +149,23 @@ def test_cancelling_what_has_ended_changes_nothing(queue: LaunchQueue, table: La
 def test_a_launch_that_does_not_exist_is_told_in_words(queue: LaunchQueue, do: object) -> None:
     with pytest.raises(RunNotFound, match="there is no launch 7 in"):
         do(queue, 7)  # type: ignore[operator]
+
+
+def test_a_stopped_run_has_ended_though_its_tables_are_still_made(
+    queue: LaunchQueue, table: LaunchTable, root: Path
+) -> None:
+    launch, store = queue.add(JOB), Store(root)
+    table.take(GONE)
+    info = store.create(JOB, ("lab",))
+    with Watched(launch, table, store) as watched:
+        watched(Progress(phase="ready", run_id=info.id, world_size=4, steps=3))
+        running = queue.cancel(launch.id)
+        assert running.state == "running" and running.run_id == info.id and watched.cancel.wait(10)
+        store.write(replace(info, status="stopped"))
+        stopped = queue.wait(launch.id, 10)
+        assert (stopped.state, stopped.message) == ("stopped", "stopped by the user")
+    table.end(launch.id, "failed", "by something later")
+    assert queue.get(launch.id) == stopped
 
 
 # -- whoever looks -------------------------------------------------------------------------------------------
