@@ -10,9 +10,11 @@ from dashboard import data
 from dashboard.address import choose
 from dashboard.downloads import downloads
 from dashboard.empty import no_runs
+from dashboard.show import escaped
 from engine.job import JobRefused
 from lab import analysis
 from lab.clusters import cluster_names
+from lab.folder import WHOLE
 from lab.runs import Run, RunCorrupt
 
 MEASURED = ""
@@ -34,14 +36,16 @@ class Chosen:
 
 def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
     """Shows the choices and returns them; ends the page, in words, where there is nothing to show."""
-    infos = {entry.info.id: entry.info for entry in data.entries()}
-    if not infos:
+    entries = data.entries()
+    if not entries:
         no_runs()
+    infos = {entry.info.id: entry.info for entry in entries}
+    default = next((entry.info.id for entry in entries if entry.digest.get("steps")), entries[0].info.id)
     if (wished := st.query_params.get("run")) and wished not in infos:
         st.warning(f"The link names a run that is not in this store: {wished[:60]!r}. Another one is shown.")
     first, *others, last = st.columns([3, 2, 1, 1, 1] if steps else [3, 2, 1, 1], vertical_alignment="bottom")
     with first:
-        run_id = choose("run", "Run", list(infos), lambda one: data.called(infos[one]))
+        run_id = choose("run", "Run", list(infos), lambda one: data.called(infos[one]), default)
     key = data.key_of(run_id)
     run = _readable(data.run_of(key))
     with others[0]:
@@ -54,27 +58,29 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
     with last:
         downloads(key, shown, cluster)
     if infos[run_id].status in ("failed", "killed", "stopped"):
-        st.warning(f"This run {_ended(run)}. What it did before is shown.")
+        st.warning(escaped(f"This run {_ended(run)} What it did before is shown."))
     return Chosen(key, shown, cluster, rank, step)
 
 
 def _readable(run: Run) -> Run:
     """Ends the page for a run without anything to draw."""
+    damage = run.message if run.status == "corrupt" else ""
     try:
-        if run.status == "corrupt":
-            raise RunCorrupt(run.message)
-        if run.steps:
+        if not damage and run.steps:
             return run
-        words = "It goes on: its first step is not done yet." if run.status == "running" else _ended(run)
-        st.info(f"This run has completed no step. {words}")
     except RunCorrupt as error:
-        st.error(f"This run's folder is damaged: {error}. The other runs are not touched by that.")
+        damage = str(error) if run.status in WHOLE else ""  # others may have ended before there was anything to read
+    if damage:
+        st.error(f"This run's folder is damaged: {escaped(damage)}. The other runs are not touched by that.")
+    else:
+        words = "It goes on: its first step is not done yet." if run.status == "running" else f"It {_ended(run)}"
+        st.info(f"This run has completed no step. {escaped(words)}")
     st.stop()
 
 
 def _ended(run: Run) -> str:
     verb = {"failed": "failed", "killed": "was killed", "stopped": "was stopped"}.get(run.status, run.status)
-    return f"{verb}: {run.message.splitlines()[0]}" if run.message else verb
+    return f"{verb}: {run.message.splitlines()[0].rstrip('.')}." if run.message else f"{verb}."
 
 
 def _choose_times(run: Run) -> str:
