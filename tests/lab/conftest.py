@@ -1,4 +1,4 @@
-"""A pretended launch: no process, the events and rows of a synthetic recording, any ending one asks for. A real run."""
+"""A pretended launch: no process, the events and rows of a synthetic recording, any ending one asks for."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-import lab
 from engine.job import Job
 from engine.launch import Member
 from engine.recording import MemoryRow, Op, append_live, live_path
-from lab.runs import Run
 from tests.lab.synthetic import LIFELIKE, synthetic
 
 OnEvent = Callable[[str, dict[str, Any]], None]
@@ -93,11 +91,3 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedLaunc
     monkeypatch.setenv("SHARDLAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.chdir(tmp_path)
     return made
-
-
-@pytest.fixture(scope="session")
-def real_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Eight real processes, 2 × 2 × 2 with ZeRO-1, made once for all tests that only look at it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SHARDLAB_RUNS", str(tmp_path_factory.mktemp("real") / "runs"))
-        return lab.run(dp=2, tp=2, pp=2, zero=1)
