@@ -66,7 +66,7 @@ def test_its_arrows_join_each_send_with_its_own_receive(perfetto: Perfetto, real
     assert len(arrows) == kinds["recv_act"] + kinds["recv_grad"] == kinds["send_act"] + kinds["send_grad"] > 0
     stages = {("send_act", "stage0"): ("recv_act", "stage1"), ("send_grad", "stage1"): ("recv_grad", "stage0")}
     for outside, inside, received, across, later in arrows:
-        (kind, micro, stage), (wanted, same, other) = outside.split(), received.split()
+        (kind, micro, stage), (wanted, same, other) = outside.split()[:3], received.split()[:3]
         assert (wanted, other) == stages[kind, stage] and same == micro and inside == "sent" and later >= 0
         assert across == (4 if kind == "send_act" else -4), "to the same place of the other stage's four ranks"
 
