@@ -24,9 +24,8 @@ from typing import IO, Any
 import numpy as np
 
 from engine.replaying.rows import recorded_steps
-from lab.analysis.intervals import spans, without
 from lab.analysis.overlap import blocking, communicating
-from lab.analysis.table import Numbers, StepOps, step_ops
+from lab.analysis.table import StepOps, step_ops
 from lab.exports.parts import Exportable, Part
 from lab.exports.tracks import Track, Tracks, in_order_of_start
 
@@ -107,15 +106,19 @@ def _what(ops: StepOps, row: int, stream: int, communicates: bool) -> Event:
 
 def _pieces(ops: StepOps) -> dict[int, list[tuple[int, int]]]:
     """Of each computation when it really computes: less what blocks inside it. See `computing_spans`."""
-    children: dict[int, list[int]] = {}
+    inside: dict[int, list[tuple[int, int]]] = {}
     blocks = np.flatnonzero(blocking(ops))
     for child, parent in zip(blocks.tolist(), ops.find(ops.rank[blocks], ops.parent[blocks]).tolist(), strict=True):
-        children.setdefault(parent, []).append(child)
+        inside.setdefault(parent, []).append((int(ops.start[child]), int(ops.end[child])))
+    computing = np.flatnonzero(ops.is_compute).tolist()
+    return {row: list(_between(int(ops.start[row]), int(ops.end[row]), inside.get(row, []))) for row in computing}
 
-    def edges(rows: list[int]) -> tuple[Numbers, Numbers]:
-        return ops.start[rows], ops.end[rows]
 
-    return {
-        row: [(a, b) for a, b in without(spans(*edges([row])), spans(*edges(children.get(row, [])))).tolist()]
-        for row in np.flatnonzero(ops.is_compute).tolist()
-    }
+def _between(start: int, end: int, holes: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What is left of a span without the holes in it."""
+    for first, last in sorted(holes):
+        if first > start:
+            yield start, first
+        start = max(start, last)
+    if start < end:
+        yield start, end

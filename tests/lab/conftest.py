@@ -1,4 +1,4 @@
-"""A pretended launch: no process, rows of a synthetic recording, any ending. A small disk. A real run."""
+"""A pretended launch: no process, rows of a synthetic recording, any ending. And a small disk."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-import lab
 from engine.job import Job
 from engine.launch import Member
 from engine.recording import MemoryRow, Op, append_live, live_path
 from engine.so_far import NOTHING, SoFar, after
-from lab.runs import Run
 from tests.lab.synthetic import LIFELIKE, synthetic
 
 OnEvent = Callable[[str, dict[str, Any]], None]
@@ -112,11 +110,3 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("needs the right to mount a small disk")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-@pytest.fixture(scope="session")
-def real_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Eight real processes, 2 × 2 × 2 with ZeRO-1, made once for all tests that only look at it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SHARDLAB_RUNS", str(tmp_path_factory.mktemp("real") / "runs"))
-        return lab.run(dp=2, tp=2, pp=2, zero=1)

@@ -69,7 +69,7 @@ REFUSALS = [
     ("plan --gpus 4 --batch 1099511627776", "is more than a search covers: use at most 1,000,000"),
     (
         "frobnicate",
-        "there are run, runs, show, compare, simulate, program, report, plan, clusters, calibrate, doctor, demo,",
+        "there are run, demo, cancel, simulate, plan, clusters, calibrate, doctor, runs, show, compare, report, export,",
     ),
     ("show", "`lab show` needs RUN"),
     ("show latest", "there are no runs in"),
