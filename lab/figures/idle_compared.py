@@ -31,7 +31,7 @@ def idle_compared_figure(
         if any(one[name] for one in kinds)
     ]  # fmt: skip
     fig = figure(_title(kinds, names), theme, 190 + 52 * len(names), traces, barmode="stack")
-    fig.update_layout(legend_traceorder="normal", title_xref="container", margin_r=84)
+    fig.update_layout(legend_traceorder="normal", title_xref="container", title_pad_l=8, margin_r=84)
     for place, one in enumerate(kinds):
         fig.add_annotation(
             x=1,
@@ -68,7 +68,5 @@ def _title(kinds: Sequence[Mapping[str, float]], names: Sequence[str]) -> str:
         return f"All stand idle for {percent(idle[0])} of their time"
     most = max(CAUSES, key=lambda cause: kinds[high][cause] - kinds[low][cause])
     why = PART_NAMES[most].split(" (")[0]
-    return (
-        f"{letter(names[low])} stands idle for {percent(idle[low])} of its time, {letter(names[high])} for"
-        f" {percent(idle[high])}; largest difference: {why}"
-    )
+    said = f"{letter(names[low])} {percent(idle[low])}, {letter(names[high])} {percent(idle[high])}"
+    return f"Share of time idle: {said}; largest difference: {why}"

@@ -46,7 +46,7 @@ def memory_compared_figure(
             )  # fmt: skip
     traces.append(_totals(fullest, scale, theme))
     fig = figure(_title(fullest, names), theme, 190 + 58 * len(fullest), traces, barmode="stack")
-    fig.update_layout(legend_traceorder="normal", title_xref="container")
+    fig.update_layout(legend_traceorder="normal", title_xref="container", title_pad_l=8)
     fig.update_xaxes(title_text=f"{name_of_unit} on the fullest rank", range=[0, 1.04 * longest / scale])
     return fig.update_yaxes(
         tickvals=places, ticktext=run_labels(names, theme), range=[len(fullest) - 0.5, -0.5], showgrid=False

@@ -122,7 +122,7 @@ def test_the_shares_of_a_run_add_up_to_one_and_its_idle_ones_to_the_bubble(runs:
         assert sum(trace.x[i] for trace in fig.data) == pytest.approx(1)
         idle = sum(trace.x[i] for trace in fig.data if trace.name.startswith("idle"))
         assert idle == pytest.approx(run.summary["bubble"]["measured"])
-    assert title(fig).startswith("C stands idle for 0.0 % of its time, A for 27 %; largest difference: ")
+    assert title(fig).startswith("Share of time idle: C 0.0 %, A 27 %; largest difference: ")
     patterns = [trace.marker.pattern.shape for trace in fig.data if trace.name.startswith("idle")]
     assert all(patterns) and len(set(patterns)) == len(patterns)
 

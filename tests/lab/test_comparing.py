@@ -92,6 +92,12 @@ def test_tokens_a_second_are_those_of_the_median_step() -> None:
     assert line.values[0] == pytest.approx(16 * 64 / 0.2)  # batch × seq ÷ seconds
 
 
+def test_the_first_step_is_warm_up_and_no_noise() -> None:
+    line = by_key([made_run(REPLICAS, seconds=(9.0, 0.1, 0.1)), made_run(REPLICAS, seconds=(9.0, 0.2, 0.1))])
+    assert line["step_seconds"].noise == pytest.approx((0.0, 0.08))
+    assert line["tokens_per_second"].noise == pytest.approx((0.0, 0.8 * (10240 - 5120)))
+
+
 def test_memory_is_that_of_the_fullest_rank_and_so_are_its_categories() -> None:
     run = made_run(PIPELINE)
     full = max(run.summary["memory"]["per_rank"], key=lambda row: row["total_peak"])
