@@ -132,7 +132,8 @@ class LiveRun:
             return tuple(RankNow(rank, "done", step=step) for rank in sorted(recorded))
         ranks = range(job.world_size)
         if len(self._notes) < len(ranks):
-            return tuple(RankNow(rank, "unknown", step=step) for rank in ranks)
+            early = info.status == "running" and self._newest is None  # its processes are being made
+            return tuple(RankNow(rank, "starting" if early else "unknown", step=step) for rank in ranks)
         return tuple(rank_now(rank, self._notes[rank], self._still_for(rank)) for rank in ranks)
 
     def _still_for(self, rank: int) -> float:
