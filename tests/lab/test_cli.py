@@ -69,7 +69,7 @@ REFUSALS = [
     ("plan --gpus 4 --batch 1099511627776", "is more than a search covers: use at most 1,000,000"),
     (
         "frobnicate",
-        "there are run, demo, cancel, simulate, plan, clusters, calibrate, doctor, runs, show, compare, report, export,",
+        "there are run, demo, cancel, simulate, plan, clusters, calibrate, doctor, runs, show, compare, report,",
     ),
     ("show", "`lab show` needs RUN"),
     ("show latest", "there are no runs in"),
