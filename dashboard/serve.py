@@ -44,8 +44,17 @@ def dashboard(args: Namespace) -> int:
     return 0
 
 
+def _load() -> None:
+    """Imports what pages need: some seconds on a busy machine."""
+    import pandas  # noqa: F401
+    import plotly.graph_objects  # noqa: F401
+
+    import lab.figures  # noqa: F401
+
+
 def _announce(port: int, as_json: bool, browser: bool) -> None:
-    """Says the address as soon as somebody listens there."""
+    """Says the address once somebody listens there, and the first visit need not wait for what it imports."""
+    _load()
     url = f"http://{LOOPBACK}:{port}/"
     while not _answers(port):
         time.sleep(0.05)

@@ -121,6 +121,7 @@ def demo(args: Namespace) -> int:
     command = "lab" if shutil.which("lab") else f"{Path(sys.executable).parent}/lab"  # `make demo` activates nothing
     print(f"  {command} run --dp 2 --tp 2 --pp 2 --zero 3 --microbatches 8")
     print(f"or learn it step by step, in JupyterLab: {command} notebooks")
+    print(f"or launch runs, watch them and lay them side by side: {command} dashboard")
     return status
 
 

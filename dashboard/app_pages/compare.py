@@ -39,11 +39,13 @@ try:
     refuse(runs)
     called = comparison.titles(runs)
     comparison.legend(called)
-    comparison.sentences(runs)
+    told = st.container()  # filled below: what takes a while must not keep the timelines waiting
     comparison.differing(runs)
     st.subheader("Timelines")
     drawn = [data.timeline_of(key, where, None, "") for key, where in zip(keys, on, strict=True)]
     window.to_address(comparison.timelines(list(zip(called, drawn, strict=True)), window.from_address()))
+    with told:
+        comparison.sentences(runs)
     st.subheader("Numbers")
     comparison.deltas(runs)
     comparison.pictures(runs, called)
