@@ -7,7 +7,7 @@ break its links. Here the value itself is written. Whatever an address says is l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import streamlit as st
 
@@ -35,9 +35,12 @@ def choose(
     options: Sequence[T],
     words: Callable[[T], str] = str,
     default: T | None = None,
-    help: str = "",
+    width: int | Literal["stretch"] = "stretch",
 ) -> T:
-    """A list to choose one of `options` from, by default `default` or the first. There must be one."""
+    """A list to choose one of `options` from, by default `default` or the first. There must be one.
+
+    words: what an option is called. It must not change while the page is open: the browser knows an option by it.
+    """
     widget = f"choose {key}"
     by_text = {str(option): option for option in options}
     if (said := follow(key)) in by_text:
@@ -46,7 +49,7 @@ def choose(
         st.session_state.setdefault(widget, st.session_state[f"chosen {key}"])
     if st.session_state.get(widget) not in options:
         st.session_state[widget] = options[0] if default is None else default
-    found: T = st.selectbox(label, options, key=widget, format_func=words)
+    found: T = st.selectbox(label, options, key=widget, format_func=words, width=width)
     st.session_state[f"chosen {key}"] = found
     tell(key, str(found))
     return found

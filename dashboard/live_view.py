@@ -133,7 +133,7 @@ def _ranks(now: Snapshot) -> None:
                 "dp, tp, pp": f"{at.dp}, {at.tp}, {at.pp}",
                 "Now": f"{SIGNS[rank.phase]} {rank.phase}{still}",
                 "Action": rank.action,
-                "Step": rank.step,
+                "Step": "" if rank.step is None else str(rank.step),
                 "CPU, s": rank.cpu_seconds,
             }
         )

@@ -43,19 +43,14 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
     default = next((entry.info.id for entry in entries if entry.digest.get("steps")), entries[0].info.id)
     if (wished := st.query_params.get("run")) and wished not in infos:
         st.warning(f"The link names a run that is not in this store: {wished[:60]!r}. Another one is shown.")
-    first, *others, last = st.columns([3, 2, 1, 1, 1] if steps else [3, 2, 1, 1], vertical_alignment="bottom")
-    with first:
-        run_id = choose("run", "Run", list(infos), lambda one: data.called(infos[one]), default)
-    key = data.key_of(run_id)
-    run = _readable(data.run_of(key))
-    with others[0]:
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        run_id = choose("run", "Run", list(infos), lambda one: data.called(infos[one]), default, width=440)
+        key = data.key_of(run_id)
+        run = _readable(data.run_of(key))
         cluster = _choose_times(run)
-    shown = _replayed(key, cluster) if cluster else run
-    with others[1]:
+        shown = _replayed(key, cluster) if cluster else run
         rank = _choose_rank(run) if ranks else None
-    with others[-1]:
         step = _choose_step(shown) if steps else None
-    with last:
         downloads(key, shown, cluster)
     if infos[run_id].status in ("failed", "killed", "stopped"):
         st.warning(escaped(f"This run {_ended(run)} What it did before is shown."))
@@ -87,7 +82,7 @@ def _choose_times(run: Run) -> str:
     if run.status == "simulated":
         return MEASURED
     words = {MEASURED: "Measured here"} | {name: f"Replayed on {name}" for name in cluster_names(data.store())}
-    return choose("cluster", "Times", list(words), words.__getitem__)
+    return choose("cluster", "Times", list(words), words.__getitem__, width=220)
 
 
 def _replayed(key: data.Key, cluster: str) -> Run:
@@ -102,7 +97,9 @@ def _choose_rank(run: Run) -> int | None:
     ranks = range(run.job.world_size)
     if len(ranks) == 1:
         return None
-    found = choose("rank", "Rank", [ALL, *ranks], lambda rank: "all ranks" if rank == ALL else f"rank {rank}")
+    found = choose(
+        "rank", "Rank", [ALL, *ranks], lambda rank: "all ranks" if rank == ALL else f"rank {rank}", width=130
+    )
     return None if found == ALL else found
 
 
@@ -111,4 +108,5 @@ def _choose_step(run: Run) -> int | None:
     if len(steps) < 2:
         return None
     typical = analysis.typical_step(run.recording)
-    return choose("step", "Step", steps, lambda s: f"step {s}{' (typical)' if s == typical else ''}", default=typical)
+    words = {step: f"step {step}{' (typical)' if step == typical else ''}" for step in steps}
+    return choose("step", "Step", steps, words.__getitem__, typical, width=170)

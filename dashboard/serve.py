@@ -62,6 +62,7 @@ def _announce(port: int, as_json: bool, browser: bool) -> None:
     print(json.dumps(facts) if as_json else f"\n    {url}\n\nCtrl-C ends the dashboard.", flush=True)
     if browser:
         webbrowser.open(url)
+    import engine.rehearsal.meta_templates  # noqa: F401  # torch, which the first preview of a plan would wait for
 
 
 def _answers(port: int) -> bool:
