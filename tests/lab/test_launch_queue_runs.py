@@ -20,6 +20,7 @@ from engine.job import Job
 from lab.cli import main
 from lab.launch_queue import Launch, LaunchQueue
 from lab.launch_seat import Seat
+from lab.notes import read_notes
 from lab.runs import Store, load, runs
 
 SHORT = Job.from_options(dp=2, steps=2)
