@@ -41,9 +41,11 @@ def choose(
 
     words: what an option is called. It must not change while the page is open: the browser knows an option by it.
     """
-    widget = f"choose {key}"
+    widget, wish = f"choose {key}", st.session_state.pop(f"wish {key}", None)
     by_text = {str(option): option for option in options}
-    if (said := follow(key)) in by_text:
+    if wish in options:
+        st.session_state[widget] = wish
+    elif (said := follow(key)) in by_text:
         st.session_state[widget] = by_text[str(said)]
     elif st.session_state.get(f"chosen {key}") in options:
         st.session_state.setdefault(widget, st.session_state[f"chosen {key}"])
@@ -57,8 +59,10 @@ def choose(
 
 def choose_some(key: str, label: str, options: Sequence[str], words: Callable[[str], str], most: int) -> list[str]:
     """A list to choose several of `options` from, at most `most`; the order in which they were chosen is kept."""
-    widget = f"choose {key}"
-    if (said := follow(key)) is not None:
+    widget, wish = f"choose {key}", st.session_state.pop(f"wish {key}", None)
+    if wish is not None:
+        st.session_state[widget] = wish[:most]
+    elif (said := follow(key)) is not None:
         st.session_state[widget] = [one for one in said.split(",") if one in options][:most]
     elif widget not in st.session_state:
         st.session_state[widget] = st.session_state.get(f"chosen {key}", [])
@@ -70,5 +74,5 @@ def choose_some(key: str, label: str, options: Sequence[str], words: Callable[[s
 
 
 def set_choice(key: str, value: object) -> None:
-    """Chooses before the list is drawn: in a callback, or on the way to another page."""
-    st.session_state[f"choose {key}"] = st.session_state[f"chosen {key}"] = value
+    """Chooses from anywhere in a script: the list follows when it is drawn next, after `st.rerun` or elsewhere."""
+    st.session_state[f"wish {key}"] = value

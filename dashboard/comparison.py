@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import streamlit as st
 from dashboard import data
 from dashboard.show import escaped, figure, theme
 from lab import figures
-from lab.comparing import LETTERS, Line, lines, names, settings
+from lab.comparing import LETTERS, Line, lines, names, settings, table
 from lab.explaining import explain
 from lab.figures.run_looks import run_looks
 from lab.runs import Run
@@ -62,6 +63,15 @@ def deltas(runs: Sequence[Run]) -> None:
     found = {line.name: _row(line, len(runs)) for line in lines(runs)}
     columns = ["A, baseline", *[words for i in range(1, len(runs)) for words in (LETTERS[i], f"{LETTERS[i]} − A")]]
     st.table(pd.DataFrame.from_dict(found, orient="index", columns=columns))
+
+
+def numbers_file(runs: Sequence[Run]) -> None:
+    """The same as a file: values, differences, and which way is better."""
+    text = json.dumps({"runs": [run.id for run in runs], "lines": table(runs)}, indent=2)
+    st.download_button(
+        "Download the numbers (JSON)", text, "comparison.json", "application/json", on_click="ignore",
+        type="tertiary", icon=":material/download:",
+    )  # fmt: skip
 
 
 def _row(line: Line, count: int) -> list[str]:

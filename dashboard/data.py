@@ -101,5 +101,4 @@ def plan_words(job: dict[str, Any]) -> str:
 
 def when(info: RunInfo) -> str:
     """Day and time to the second, and the end of the id, which no other run has."""
-    day, clock = info.created[:10], info.created[11:19]
-    return f"{day} {clock} {info.id[-4:]}"
+    return f"{info.created[5:19].replace('T', ' ')} {info.id[-4:]}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from dashboard import data
-from dashboard.address import choose
+from dashboard.address import choose, set_choice
 from dashboard.downloads import downloads
 from dashboard.empty import no_runs
 from dashboard.show import escaped
@@ -16,6 +16,7 @@ from lab import analysis
 from lab.clusters import cluster_names
 from lab.folder import WHOLE
 from lab.runs import Run, RunCorrupt
+from lab.timeline.streamlit import TimelineState
 
 MEASURED = ""
 """In place of a cluster's name: the times measured here."""
@@ -55,6 +56,18 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
     if infos[run_id].status in ("failed", "killed", "stopped"):
         st.warning(escaped(f"This run {_ended(run)} What it did before is shown."))
     return Chosen(key, shown, cluster, rank, step)
+
+
+def follow_timeline(state: TimelineState, chosen: Chosen) -> None:
+    """A rank that the reader has chosen in the timeline is chosen on every page.
+
+    Only a change there counts: what the timeline says may be older than the list of ranks.
+    """
+    before = st.session_state.get("rank in timeline", chosen.rank)
+    st.session_state["rank in timeline"] = state.selected_rank
+    if state.selected_rank not in (before, chosen.rank):
+        set_choice("rank", ALL if state.selected_rank is None else state.selected_rank)
+        st.rerun()
 
 
 def _readable(run: Run) -> Run:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lab.ports import LOOPBACK, free_port, wished_port
 from lab.store import Store
+from lab.trash import empty as empty_trash
 
 APP = Path(__file__).parent / "app.py"
 FIRST_PORT = 8501
@@ -36,6 +37,7 @@ SAFE = (
 
 def dashboard(args: Namespace) -> int:
     port = wished_port(args.port) or free_port(FIRST_PORT)
+    empty_trash(Store())
     from streamlit.web import cli  # takes a second
 
     threading.Thread(target=_announce, args=(port, args.json, not args.no_browser), daemon=True).start()

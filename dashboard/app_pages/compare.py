@@ -48,6 +48,7 @@ try:
         comparison.sentences(runs)
     st.subheader("Numbers")
     comparison.deltas(runs)
+    comparison.numbers_file(runs)
     comparison.pictures(runs, called)
 except (JobRefused, RunCorrupt, ValueError) as error:
     st.error(str(error), title="These runs cannot be compared")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.address import choose, set_choice
-from dashboard.one_run import ALL, choose_run
+from dashboard.address import choose
+from dashboard.one_run import choose_run
 from dashboard.show import figure, theme
 from engine.mesh import mesh_of
 from lab import figures
@@ -18,17 +18,6 @@ COLOURS: dict[Colour, str] = {
     "node": "node of the cluster",
     "activity": "what it does at a moment",
 }
-
-
-def _clicked() -> None:
-    """A ball carries its rank."""
-    points = st.session_state["grid"].selection.points
-    found = [
-        int(point["customdata"][0] if isinstance(point["customdata"], list) else point["customdata"])
-        for point in points
-        if str(point.get("customdata", "")).strip("[]").isdecimal()
-    ]
-    set_choice("rank", found[0] if found else ALL)
 
 
 st.title("Grid")

@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard import data, window
 from dashboard.address import choose
-from dashboard.one_run import choose_run
+from dashboard.one_run import choose_run, follow_timeline
 from dashboard.show import figure, theme
 from lab import figures
 from lab.timeline.streamlit import timeline
@@ -26,6 +26,7 @@ state = timeline(
     drawn, key="timeline", selected_rank=chosen.rank, window=window.from_address(), theme=theme(), label="Timeline"
 )
 window.to_address(state.window)
+follow_timeline(state, chosen)
 
 figure(
     figures.bubble(run, step=chosen.step, theme=theme(), selected=chosen.rank),

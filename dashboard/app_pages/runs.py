@@ -12,7 +12,7 @@ from dashboard.table import STATUSES, Listed, Wanted, frame, wanted
 
 COLUMNS = {
     "★": st.column_config.TextColumn(width=30),
-    "Status": st.column_config.TextColumn(width="small"),
+    "Status": st.column_config.TextColumn(width=100),
     "ZeRO": st.column_config.NumberColumn(format="%d", width=55),
     "Micro-batches": st.column_config.NumberColumn(format="%d", width="small"),
     "Loss": st.column_config.NumberColumn(format="%.4f", help="Of the last step"),
