@@ -41,17 +41,16 @@ def choose(
 
     words: what an option is called. It must not change while the page is open: the browser knows an option by it.
     """
-    widget, wish = f"choose {key}", st.session_state.pop(f"wish {key}", None)
     by_text = {str(option): option for option in options}
-    if wish in options:
-        st.session_state[widget] = wish
-    elif (said := follow(key)) in by_text:
-        st.session_state[widget] = by_text[str(said)]
-    elif st.session_state.get(f"chosen {key}") in options:
-        st.session_state.setdefault(widget, st.session_state[f"chosen {key}"])
-    if st.session_state.get(widget) not in options:
-        st.session_state[widget] = options[0] if default is None else default
-    found: T = st.selectbox(label, options, key=widget, format_func=words, width=width)
+    kept = st.session_state.get(f"chosen {key}")
+    found = by_text.get(follow(key) or "", kept)
+    if found not in options:
+        found = options[0] if default is None else default
+    widget = f"choose {key}"
+    st.session_state[widget] = found
+    found = st.selectbox(
+        label, options, key=widget, format_func=words, width=width, on_change=_keep, args=(key, widget)
+    )
     st.session_state[f"chosen {key}"] = found
     tell(key, str(found))
     return found
@@ -59,20 +58,23 @@ def choose(
 
 def choose_some(key: str, label: str, options: Sequence[str], words: Callable[[str], str], most: int) -> list[str]:
     """A list to choose several of `options` from, at most `most`; the order in which they were chosen is kept."""
-    widget, wish = f"choose {key}", st.session_state.pop(f"wish {key}", None)
-    if wish is not None:
-        st.session_state[widget] = wish[:most]
-    elif (said := follow(key)) is not None:
-        st.session_state[widget] = [one for one in said.split(",") if one in options][:most]
-    elif widget not in st.session_state:
-        st.session_state[widget] = st.session_state.get(f"chosen {key}", [])
-    st.session_state[widget] = [one for one in st.session_state[widget] if one in options]
-    found: list[str] = st.multiselect(label, options, key=widget, format_func=words, max_selections=most)
+    said = follow(key)
+    kept = st.session_state.get(f"chosen {key}", []) if said is None else said.split(",")
+    widget = f"choose {key}"
+    st.session_state[widget] = [one for one in kept if one in options][:most]
+    found: list[str] = st.multiselect(
+        label, options, key=widget, format_func=words, max_selections=most, on_change=_keep, args=(key, widget)
+    )
     st.session_state[f"chosen {key}"] = found
     tell(key, ",".join(found))
     return found
 
 
+def _keep(key: str, widget: str) -> None:
+    """What the reader has just chosen. Streamlit forgets a list that is not drawn, as on another page."""
+    st.session_state[f"chosen {key}"] = st.session_state[widget]
+
+
 def set_choice(key: str, value: object) -> None:
     """Chooses from anywhere in a script: the list follows when it is drawn next, after `st.rerun` or elsewhere."""
-    st.session_state[f"wish {key}"] = value
+    st.session_state[f"chosen {key}"] = value
