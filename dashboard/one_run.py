@@ -39,19 +39,14 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
         no_runs()
     if (wished := st.query_params.get("run")) and wished not in infos:
         st.warning(f"The link names a run that is not in this store: {wished[:60]!r}. Another one is shown.")
-    first, *others, last = st.columns([3, 2, 1, 1, 1] if steps else [3, 2, 1, 1], vertical_alignment="bottom")
-    with first:
-        run_id = choose("run", "Run", list(infos), lambda one: data.called(infos[one]))
+    run_id = choose("run", "Run", list(infos), lambda one: data.called(infos[one]))
     key = data.key_of(run_id)
     run = _readable(data.run_of(key))
-    with others[0]:
+    with st.grid(min_column_width=180, vertical_alignment="bottom"):
         cluster = _choose_times(run)
-    shown = _replayed(key, cluster) if cluster else run
-    with others[1]:
+        shown = _replayed(key, cluster) if cluster else run
         rank = _choose_rank(run) if ranks else None
-    with others[-1]:
         step = _choose_step(shown) if steps else None
-    with last:
         downloads(key, shown, cluster)
     if infos[run_id].status in ("failed", "killed", "stopped"):
         st.warning(f"This run {_ended(run)}. What it did before is shown.")

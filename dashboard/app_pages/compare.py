@@ -22,7 +22,7 @@ def _choose() -> tuple[list[data.Key], str]:
     if len(ids) < 2:
         st.info("Choose at least two runs, here or in the table of runs.", icon=":material/compare_arrows:")
         st.stop()
-    left, right = st.columns(2)
+    left, right = st.columns([3, 2])
     with left:
         base = choose("base", "Baseline", ids, lambda one: data.called(infos[one]))
     with right:

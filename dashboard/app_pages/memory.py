@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.one_run import choose_run
-from dashboard.show import figure, theme
+from dashboard.show import ROOM, figure, theme
 from lab import figures
 
 st.title("Memory")
@@ -19,19 +19,19 @@ figure(
     if simulated
     else "Peak of each category: measured left, predicted right (hatched). Diamonds: highest total at one time.",
 )
-left, right = st.columns(2)
-with left:
-    figure(
-        figures.memory_over_time(run, rank=chosen.rank or 0, theme=theme()),
-        "over time",
-        "Bytes that one rank holds, by category, over the steps.",
-    )
-with right:
-    figure(
-        figures.memory_by_zero(run, theme=theme(), selected=chosen.rank),
-        "by zero",
-        "The same job under each ZeRO stage: the formula, and beside it what this run measured.",
-    )
+with st.grid(min_column_width=ROOM):
+    with st.container():
+        figure(
+            figures.memory_over_time(run, rank=chosen.rank or 0, theme=theme()),
+            "over time",
+            "Bytes that one rank holds, by category, over the steps.",
+        )
+    with st.container():
+        figure(
+            figures.memory_by_zero(run, theme=theme(), selected=chosen.rank),
+            "by zero",
+            "The same job under each ZeRO stage: the formula, and beside it what this run measured.",
+        )
 with st.expander("Who keeps which part of a weight matrix", on_change="rerun") as shards:
     if shards.open:
         figure(
