@@ -10,6 +10,7 @@ from dashboard import data
 from dashboard.address import choose
 from dashboard.downloads import downloads
 from dashboard.empty import no_runs
+from dashboard.show import escaped
 from engine.job import JobRefused
 from lab import analysis
 from lab.clusters import cluster_names
@@ -38,7 +39,7 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
     if not infos:
         no_runs()
     if (wished := st.query_params.get("run")) and wished not in infos:
-        st.warning(f"The link names a run that is not in this store: {wished[:60]!r}. Another one is shown.")
+        st.warning(f"The link names a run that is not in this store: {escaped(wished[:60])}. Another one is shown.")
     run_id = choose("run", "Run", list(infos), lambda one: data.called(infos[one]))
     key = data.key_of(run_id)
     run = _readable(data.run_of(key))
@@ -63,13 +64,13 @@ def _readable(run: Run) -> Run:
         words = "It goes on: its first step is not done yet." if run.status == "running" else _ended(run)
         st.info(f"This run has completed no step. {words}")
     except RunCorrupt as error:
-        st.error(f"This run's folder is damaged: {error}. The other runs are not touched by that.")
+        st.error(f"This run's folder is damaged: {escaped(str(error))}. The other runs are not touched by that.")
     st.stop()
 
 
 def _ended(run: Run) -> str:
     verb = {"failed": "failed", "killed": "was killed", "stopped": "was stopped"}.get(run.status, run.status)
-    return f"{verb}: {run.message.splitlines()[0]}" if run.message else verb
+    return f"{verb}: {escaped(run.message.splitlines()[0])}" if run.message else verb
 
 
 def _choose_times(run: Run) -> str:
@@ -83,7 +84,7 @@ def _replayed(key: data.Key, cluster: str) -> Run:
     try:
         return data.replayed(key, cluster)
     except JobRefused as error:
-        st.error(str(error))
+        st.error(escaped(str(error)))
         st.stop()
 
 

@@ -11,6 +11,7 @@ from dashboard import data
 from dashboard.empty import no_runs
 from dashboard.launching import queue, watch
 from dashboard.run_actions import actions, undo_bar
+from dashboard.show import escaped
 from dashboard.table import STATUSES, Listed, Wanted, frame, wanted
 
 COLUMNS = {
@@ -70,7 +71,8 @@ def _table() -> None:
     actions(picked)
     ended = [run for run in picked if run.entry.info.message]
     for run in ended:
-        st.error(run.entry.info.message, title=f"{run.entry.info.status}: {data.called(run.entry.info)}")
+        title = f"{run.entry.info.status}: {data.called(run.entry.info)}"
+        st.error(escaped(run.entry.info.message), title=escaped(title))
 
 
 def _chosen_rows(shown: list[Listed]) -> list[Listed]:
