@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import data
-from dashboard.show import escaped, figure, theme
+from dashboard.show import ROOM, escaped, figure, theme
 from lab import figures
 from lab.comparing import LETTERS, Line, lines, names, settings, table
 from lab.explaining import explain
@@ -104,7 +104,6 @@ def timelines(drawn: Sequence[tuple[str, Drawn]], wished: Window | None) -> Wind
 
 
 def pictures(runs: Sequence[Run], called: Sequence[str]) -> None:
-    left, right = st.columns(2)
     drawings: list[tuple[Any, str, str]] = [
         (figures.memory_compared, "memory", "Peak of each category on the rank that holds most."),
         (figures.idle_compared, "idle", "Of all ranks' time in a typical step: working, or idle and why."),
@@ -115,6 +114,7 @@ def pictures(runs: Sequence[Run], called: Sequence[str]) -> None:
             "Losses; below, how far they are from one process, with the band of parity.",
         ),
     ]
-    for i, (draw, key, how) in enumerate(drawings):
-        with (left, right)[i % 2]:
-            figure(draw(runs, called, theme=theme()), f"compared {key}", how)
+    with st.grid(min_column_width=ROOM):
+        for draw, key, how in drawings:
+            with st.container():
+                figure(draw(runs, called, theme=theme()), f"compared {key}", how)

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from engine.recording import CATEGORIES
-from lab.figures.memory import category_colours
+from lab.figures.memory import MEANING, category_colours
 from lab.figures.palette import Theme, figure, palette
 from lab.live import TOTAL, Snapshot
 from lab.wording import nbytes, unit
@@ -24,12 +24,12 @@ def memory_now_figure(now: Snapshot, theme: Theme) -> go.Figure:
     for category in CATEGORIES:
         held = np.array([now.memory_now[rank].get(category, 0) for rank in ranks], float)
         if held.any():
-            words = [f"rank {rank}: {category} {nbytes(size)}" for rank, size in zip(ranks, held, strict=True)]
+            words = [f"rank {rank}: {MEANING[category]} {nbytes(size)}" for rank, size in zip(ranks, held, strict=True)]
             traces.append(
                 go.Bar(
                     y=[f"rank {rank}" for rank in ranks],
                     x=held / scale,
-                    name=category,
+                    name=MEANING[category],
                     orientation="h",
                     marker_color=category_colours(p)[category],
                     customdata=words,
@@ -46,7 +46,7 @@ def memory_now_figure(now: Snapshot, theme: Theme) -> go.Figure:
         hovertemplate="%{customdata}<extra></extra>",
     )
     title = f"The fullest rank has held {nbytes(peaks.max(initial=0.0))} at most"
-    fig = figure(title, theme, 120 + 28 * len(ranks), [*traces, marks], barmode="stack")
+    fig = figure(title, theme, 120 + 28 * len(ranks), [*traces, marks], barmode="stack", legend_traceorder="normal")
     fig.update_yaxes(autorange="reversed", showgrid=False)
     return fig.update_xaxes(title_text=name, rangemode="tozero")
 
@@ -77,7 +77,7 @@ def losses_figure(now: Snapshot, theme: Theme) -> go.Figure:
             )
         )
     fig = figure(_loss_title(now), theme, 320, traces)
-    fig.update_xaxes(title_text="step", tickformat="d", nticks=10)
+    fig.update_xaxes(title_text="step", tickformat="d", dtick=1 if len(steps) <= 12 else None)
     return fig.update_yaxes(title_text="loss, nats")
 
 

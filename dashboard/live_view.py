@@ -102,8 +102,9 @@ def _numbers(now: Snapshot) -> None:
         "Peak memory": nbytes(max(peaks)) if peaks else "–",
         "Sent by rank 0": nbytes(sent),
         "Time so far": seconds(now.seconds),
-        "Left, about": "–" if now.eta_seconds is None else seconds(now.eta_seconds),
     }
+    if now.info.status == "running":
+        facts["Left, about"] = "–" if now.eta_seconds is None else seconds(now.eta_seconds)
     with st.grid(min_column_width=150):
         for what, words in facts.items():
             st.metric(what, words)

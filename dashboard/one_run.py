@@ -43,11 +43,11 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
     infos = {entry.info.id: entry.info for entry in entries}
     default = next((entry.info.id for entry in entries if entry.digest.get("steps")), entries[0].info.id)
     if (wished := st.query_params.get("run")) and wished not in infos:
-        st.warning(f"The link names a run that is not in this store: {wished[:60]!r}. Another one is shown.")
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        run_id = choose("run", "Run", list(infos), lambda one: data.called(infos[one]), default, width=440)
-        key = data.key_of(run_id)
-        run = _readable(data.run_of(key))
+        st.warning(f"The link names a run that is not in this store: {escaped(wished[:60])}. Another one is shown.")
+    run_id = choose("run", "Run", list(infos), lambda one: data.called(infos[one]), default)
+    key = data.key_of(run_id)
+    run = _readable(data.run_of(key))
+    with st.grid(min_column_width=180, vertical_alignment="bottom"):
         cluster = _choose_times(run)
         shown = _replayed(key, cluster) if cluster else run
         rank = _choose_rank(run) if ranks else None
@@ -95,14 +95,14 @@ def _choose_times(run: Run) -> str:
     if run.status == "simulated":
         return MEASURED
     words = {MEASURED: "Measured here"} | {name: f"Replayed on {name}" for name in cluster_names(data.store())}
-    return choose("cluster", "Times", list(words), words.__getitem__, width=220)
+    return choose("cluster", "Times", list(words), words.__getitem__)
 
 
 def _replayed(key: data.Key, cluster: str) -> Run:
     try:
         return data.replayed(key, cluster)
     except JobRefused as error:
-        st.error(str(error))
+        st.error(escaped(str(error)))
         st.stop()
 
 
@@ -122,4 +122,4 @@ def _choose_step(run: Run) -> int | None:
         return None
     typical = analysis.typical_step(run.recording)
     words = {step: f"step {step}{' (typical)' if step == typical else ''}" for step in steps}
-    return choose("step", "Step", steps, words.__getitem__, typical, width=170)
+    return choose("step", "Step", steps, words.__getitem__, typical)

@@ -14,6 +14,9 @@ SHOWN = {**CONFIG, "toImageButtonOptions": {"format": "svg"}}
 STILL = {**CONFIG, "displayModeBar": False, "scrollZoom": False}
 """For figures that are drawn anew all the time: a zoom in them would be lost, so there is none."""
 
+ROOM = 480
+"""Pixels that a figure needs beside another one; with less they stand one below the other."""
+
 
 def theme() -> Theme:
     """Of the page that looks."""

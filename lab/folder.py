@@ -186,13 +186,13 @@ def digest(summary: dict[str, Any]) -> dict[str, Any]:
     if not summary:
         return {}
     steps = summary["steps"]
-    seconds = sorted(step["seconds"] for step in steps)
+    seconds = sorted(step["seconds"] for step in steps[1:] or steps)  # the first pays for warming up
     simulated = {key: summary[key] for key in ("cluster", "mfu") if key in summary}
     bubbles, ranks = summary.get("bubble") or {}, (summary.get("memory") or {}).get("per_rank") or []
     return simulated | {
         "steps": len(steps),
         "loss": steps[-1]["loss"] if steps else None,
-        "step_seconds": seconds[len(seconds) // 2] if seconds else None,
+        "step_seconds": seconds[(len(seconds) - 1) // 2] if seconds else None,
         "parity": (summary.get("parity") or {}).get("passed"),
         "schedule": summary.get("schedule", ""),
         "bubble": bubbles.get("replayed" if simulated else "measured"),

@@ -35,7 +35,7 @@ class Watched:
     """A launch under way: tells the table how far it is, and hears from it when to stop, in a thread of its own.
 
     A table that cannot be used for the moment does not end the run. A run that was stopped counts as ended from then
-    on, though the tables of what it did are still to be made.
+    on, though the tables of what it did are still to be made. The run is called what the launch is.
     """
 
     def __init__(self, launch: Launch, table: LaunchTable, store: Store) -> None:
@@ -58,8 +58,7 @@ class Watched:
     def __call__(self, progress: Progress) -> None:
         """Steps may be done many times in each look, so the thread tells of them."""
         if self._name and not self._run_id:
-            with suppress(StoreError):  # a run without its name is better than none
-                write_notes(self._store.folder(progress.run_id), name=self._name[:LONGEST_NAME])
+            self._pass_the_name_on(progress.run_id)
         self._run_id = progress.run_id
         if progress.step is not None:
             self._steps_done = progress.step + 1
@@ -83,6 +82,10 @@ class Watched:
 
     def _is_stopped(self) -> bool:
         return read_entry(self._store.folder(self._run_id)).info.status == "stopped"
+
+    def _pass_the_name_on(self, run_id: str) -> None:
+        with suppress(ValueError, StoreError):  # a name is no reason to end a run
+            write_notes(self._store.folder(run_id), name=self._name[:LONGEST_NAME])
 
     def _tell(self) -> None:
         with suppress(StoreError), self._telling:  # in turn, lest old news follow the new

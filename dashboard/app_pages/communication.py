@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.one_run import choose_run
-from dashboard.show import figure, theme
+from dashboard.show import ROOM, figure, theme
 from lab import figures
 
 st.title("Communication")
@@ -14,19 +14,19 @@ run = chosen.run
 if run.job.world_size == 1:
     st.info("One rank has nobody to send anything to. Choose another run, or launch one with dp, tp or pp above 1.")
     st.stop()
-left, right = st.columns(2)
-with left:
-    figure(
-        figures.communication(run, theme=theme()),
-        "communication",
-        "Bytes a rank moves in a step: counted, predicted by the formula, and on the wire.",
-    )
-with right:
-    figure(
-        figures.communication_matrix(run, step=chosen.step, theme=theme(), selected=chosen.rank),
-        "matrix",
-        "Bytes from each rank (row) to each rank (column) in one step.",
-    )
+with st.grid(min_column_width=ROOM):
+    with st.container():
+        figure(
+            figures.communication(run, theme=theme()),
+            "communication",
+            "Bytes a rank moves in a step: counted, predicted by the formula, and on the wire.",
+        )
+    with st.container():
+        figure(
+            figures.communication_matrix(run, step=chosen.step, theme=theme(), selected=chosen.rank),
+            "matrix",
+            "Bytes from each rank (row) to each rank (column) in one step.",
+        )
 figure(
     figures.ledger(run, step=chosen.step, theme=theme(), selected=chosen.rank),
     "ledger",

@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard import comparison, data, window
 from dashboard.address import choose, choose_some
 from dashboard.empty import no_runs
+from dashboard.show import escaped
 from engine.job import JobRefused
 from lab.clusters import cluster_names
 from lab.comparing import MOST_COMPARED, refuse
@@ -22,7 +23,7 @@ def _choose() -> tuple[list[data.Key], str]:
     if len(ids) < 2:
         st.info("Choose at least two runs, here or in the table of runs.", icon=":material/compare_arrows:")
         st.stop()
-    left, right = st.columns(2)
+    left, right = st.columns([3, 2])
     with left:
         base = choose("base", "Baseline", ids, lambda one: data.called(infos[one]))
     with right:
@@ -51,4 +52,4 @@ try:
     comparison.numbers_file(runs)
     comparison.pictures(runs, called)
 except (JobRefused, RunCorrupt, ValueError) as error:
-    st.error(str(error), title="These runs cannot be compared")
+    st.error(escaped(str(error)), title="These runs cannot be compared")

@@ -75,7 +75,7 @@ def _start(jobs: list[Job], name: str, knob: str, parity: bool) -> None:
     try:
         launches = start(jobs, names, parity=parity)
     except (JobRefused, StoreError) as error:
-        st.error(str(error))
+        st.error(escaped(str(error)))
         return
     st.session_state["batch"] = [launch.id for launch in launches]
     watch(launches[0])

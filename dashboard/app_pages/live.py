@@ -13,10 +13,11 @@ st.title("Live")
 wish = choose_live()
 goes_on = wish.active or batch.goes_on()
 with st.container(horizontal=True, vertical_alignment="center"):
-    live = st.toggle("Live", True, key="live on", help="Off: the page stands still, and every figure can be zoomed.")
+    words = "Off: the page stands still, and every figure can be zoomed."
+    live = goes_on and st.toggle("Live", True, key="live on", help=words, persist_state="session")
     cancel = wish.launch is not None and wish.launch.active
     if cancel and st.button("Cancel this run", icon=":material/stop_circle:", key="cancel"):
         assert wish.launch is not None
         queue().cancel(wish.launch.id)
         st.toast("The run is being ended.")
-st.fragment(show, run_every=EVERY if live and goes_on else None)(wish, goes_on, live and goes_on)
+st.fragment(show, run_every=EVERY if live else None)(wish, goes_on, live)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+from typing import Any
+
 import streamlit as st
 
 from dashboard import data
 from dashboard.empty import no_runs
 from dashboard.launching import queue, watch
 from dashboard.run_actions import actions, undo_bar
+from dashboard.show import escaped
 from dashboard.table import STATUSES, Listed, Wanted, frame, wanted
 
 COLUMNS = {
     "★": st.column_config.TextColumn(width=30),
     "Status": st.column_config.TextColumn(width=100),
     "ZeRO": st.column_config.NumberColumn(format="%d", width=55),
-    "Micro-batches": st.column_config.NumberColumn(format="%d", width="small"),
+    "Micro-batches": st.column_config.NumberColumn(format="%d", width=105),
     "Loss": st.column_config.NumberColumn(format="%.4f", help="Of the last step"),
-    "Step, ms": st.column_config.NumberColumn(format="%.1f", help="Median over the steps"),
+    "Step, ms": st.column_config.NumberColumn(format="%.1f", help="Median over the steps, the first left out"),
     "Bubble, %": st.column_config.NumberColumn(format="%.0f", help="Idle ÷ total on the compute streams, as measured"),
     "Peak, MB": st.column_config.NumberColumn(format="%.2f", help="Highest total of the fullest rank"),
     "Mesh": st.column_config.TextColumn(help="data × tensor × pipeline"),
@@ -63,13 +67,30 @@ def _table() -> None:
     if not shown:
         st.info("No run fits all of that. Take a filter away.")
         return
+    picked = _chosen_rows(shown)
+    actions(picked)
+    ended = [run for run in picked if run.entry.info.message]
+    for run in ended:
+        title = f"{run.entry.info.status}: {data.called(run.entry.info)}"
+        st.error(escaped(run.entry.info.message), title=escaped(title))
+
+
+def _chosen_rows(shown: list[Listed]) -> list[Listed]:
+    """The table, and the runs whose rows are chosen, in the order of choice.
+
+    Streamlit knows a chosen row by its place alone. So a list of other runs is another table, which begins with the
+    rows of the same runs chosen: one that comes in must not take the place of the one that shall be deleted.
+    """
+    ids = [run.entry.info.id for run in shown]
+    before = [ids.index(one) for one in st.session_state.get("picked", []) if one in ids]
     rows = frame(shown)
     hidden = [name for name in ("★", "Name", "Tags", "Message") if not rows[name].astype(bool).any()]
-    chosen = st.dataframe(
+    chosen: Any = st.dataframe(
         rows,
-        key="table",
+        key=f"table {hashlib.blake2b(' '.join(ids).encode(), digest_size=8).hexdigest()}",
         on_select="rerun",
         selection_mode="multi-row",
+        selection_default={"selection": {"rows": before}},
         hide_index=True,
         column_config=COLUMNS,
         column_order=[str(name) for name in rows if name not in hidden],
@@ -77,10 +98,8 @@ def _table() -> None:
         alt=f"{len(rows)} runs, newest first",
     )
     picked = [shown[i] for i in chosen.selection.rows if i < len(shown)]
-    actions(picked)
-    ended = [run for run in picked if run.entry.info.message]
-    for run in ended:
-        st.error(run.entry.info.message, title=f"{run.entry.info.status}: {data.called(run.entry.info)}")
+    st.session_state["picked"] = [run.entry.info.id for run in picked]
+    return picked
 
 
 st.title("Runs")

@@ -32,8 +32,8 @@ def communication_compared_figure(
     fig = figure(_title(sent, names), theme, height, traces, barmode="group", bargap=0.22)
     fig.update_layout(legend_traceorder="normal")
     most = max(one.get(axis, 0) for one in sent for axis in axes)
-    fig.update_xaxes(title_text="bytes a rank sends in a step, by the algorithm", tickformat="~s", ticksuffix="B")
-    fig.update_xaxes(range=[0, 1.22 * most])
+    fig.update_xaxes(title_text="bytes a rank sends in a step,<br>by the algorithm", tickformat="~s", ticksuffix="B")
+    fig.update_xaxes(range=[0, 1.35 * most])
     return fig.update_yaxes(autorange="reversed", showgrid=False)
 
 

@@ -44,7 +44,7 @@ def idle_compared_figure(
         )
     fig.update_xaxes(
         tickformat=".0%", tickvals=[0, 0.25, 0.5, 0.75, 1], range=[0, 1.005],
-        title_text="share of the typical step, all ranks together",
+        title_text="share of the typical step,<br>all ranks together",
     )  # fmt: skip
     return fig.update_yaxes(
         tickvals=places, ticktext=run_labels(names, theme), range=[len(names) - 0.5, -0.5], showgrid=False

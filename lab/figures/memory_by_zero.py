@@ -94,7 +94,7 @@ def memory_by_zero_figure(
     _annotate(fig, formula, run, scale, p)
     names = [f"ZeRO-{zero}" for zero in STAGES]
     fig.update_xaxes(tickvals=list(STAGES), ticktext=names, showgrid=False, range=[-0.5, 3.5])
-    sides = f"solid, left: {how}; hatched, right: by the formula" if run else "by the formula"
+    sides = f"solid, left: {how};<br>hatched, right: by the formula" if run else "by the formula"
     fig.update_xaxes(title_text=f"{sides}<br>states: parameters, gradients, optimizer")
     highest = max(sum(row[KEY[name]] for name in CATEGORIES) for row in (*formula.values(), *run.values()))
     return fig.update_yaxes(title_text=name_of_unit, range=[0, highest / scale * 1.22])
