@@ -25,7 +25,9 @@ SAFE = (
     f"--server.allowedHosts={LOOPBACK}",
     "--server.allowedHosts=localhost",
     "--server.enableCORS=true",
+    f"--server.corsAllowedOrigins=http://{LOOPBACK}",
     "--server.enableXsrfProtection=true",
+    "--server.enableAgentApi=false",
     "--server.headless=true",
     "--server.fileWatcherType=none",
     "--browser.gatherUsageStats=false",
@@ -40,10 +42,22 @@ def dashboard(args: Namespace) -> int:
     empty_trash(Store())
     from streamlit.web import cli  # takes a second
 
+    ask_nobody()
     threading.Thread(target=_announce, args=(port, args.json, not args.no_browser), daemon=True).start()
     cli.main(["run", str(APP), f"--server.port={port}", *SAFE], standalone_mode=False)
     _farewell()
     return 0
+
+
+def ask_nobody() -> None:
+    """Keeps Streamlit from asking a web service for this machine's address, which it does, to tell whether a page is
+    its own, when one from elsewhere tries to connect. Here only loopback is.
+    """
+    from streamlit import net_util
+
+    for name in ("get_external_ip", "get_internal_ip"):
+        assert hasattr(net_util, name)
+        setattr(net_util, name, lambda: LOOPBACK)
 
 
 def _load() -> None:
