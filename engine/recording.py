@@ -1,7 +1,8 @@
 """The recording: what each rank really did, in order, as plain tables. The names here are the names in the files.
 
-A run's folder holds, while the run goes on, `live/rank003.jsonl` (one line a step and rank) and, once it has ended, the
-Parquet tables `ops`, `memory` and `metrics`. Reading falls back on the live files, so a killed run stays readable.
+A run's folder holds, while the run goes on, `live/rank003.jsonl` (one line a step and rank, which begins with the
+rank's totals, `engine.so_far`) and, once it has ended, the Parquet tables `ops`, `memory` and `metrics`. Reading falls
+back on the live files, so a killed run stays readable.
 """
 
 from __future__ import annotations

@@ -91,7 +91,8 @@ class LiveRun:
 
     def _take_tables(self, run: Run) -> None:
         recording = run.recording
-        self._newest = from_tables(recording)
+        peaks = {row["rank"]: row["total_peak"] for row in run.summary["memory"]["per_rank"]}
+        self._newest = from_tables(recording, peaks)
         rows = self._metrics.rows = [MetricRow(**row) for row in recording.metrics.to_pylist()]
         self._metrics.behind = False
         if any(row.reference_loss == row.reference_loss for row in rows):  # not NaN

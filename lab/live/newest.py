@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.recording import CATEGORIES, MEMORY_SCHEMA, MemoryRow, MetricRow, Recording, table
-from lab.analysis import memory_peaks
 from lab.live.files import Line, StepRecording
 
 TOTAL = "total"
@@ -48,12 +47,17 @@ def from_lines(lines: Sequence[Line], metrics: Sequence[MetricRow]) -> Newest:
     )
 
 
-def from_tables(recording: Recording) -> Newest | None:
-    """Of a run that has ended; None if it completed no step. What single ranks did beyond that step counts as well."""
+def from_tables(recording: Recording, total_peaks: Mapping[int, int]) -> Newest | None:
+    """Of a run that has ended; None if it completed no step. What single ranks did beyond that step counts as well.
+
+    total_peaks: of each rank, from the summary: to find them again takes longer than all the rest.
+    """
     if not recording.metrics.num_rows:
         return None
     step = int(pc.max(recording.metrics["step"]).as_py())
     now, peak = _memory(recording)
+    for rank, most in total_peaks.items():
+        peak[rank][TOTAL] = most
     return Newest(step, _only(step, recording), now, peak, _sent(recording), None)
 
 
@@ -75,7 +79,8 @@ def _only(step: int, recording: Recording) -> Recording:
     return Recording(ops, memory, metrics, recording.stands_for)
 
 
-def _memory(recording: Recording) -> tuple[ByRank, ByRank]:
+def _memory(recording: Recording) -> tuple[dict[int, dict[str, int]], dict[int, dict[str, int]]]:
+    """What each rank held last, and the most of each category."""
     now: dict[int, dict[str, int]] = {}
     peak: dict[int, dict[str, int]] = {}
     for batch in recording.memory_batches():
@@ -85,8 +90,6 @@ def _memory(recording: Recording) -> tuple[ByRank, ByRank]:
             now.setdefault(rank, dict.fromkeys(CATEGORIES, 0))[category] = row["bytes_last"]
             most = peak.setdefault(rank, dict.fromkeys(CATEGORIES, 0))
             most[category] = max(most[category], row["bytes_max"])
-    for row in memory_peaks(recording):
-        peak[row["rank"]][TOTAL] = row["total_peak"]
     return now, peak
 
 

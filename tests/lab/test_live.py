@@ -199,7 +199,7 @@ def test_a_run_that_has_not_begun_has_wishes_and_no_steps(tmp_path: Path) -> Non
 
 
 def test_a_simulated_run_has_its_step_and_no_ranks_at_work() -> None:
-    run = lab.simulate(dp=2, tp=2, cluster="a100-dgx")
+    run = lab.simulate(dp=2, tp=2, cluster="a100-dgx", keep=True)
     snapshot = LiveRun(Store(), run.id).refresh()
     assert (snapshot.info.status, snapshot.problem, snapshot.latest_step) == ("simulated", "", 0)
     assert snapshot.recording is not None and snapshot.recording.stands_for == run.recording.stands_for
