@@ -7,12 +7,13 @@ from dataclasses import replace
 import streamlit as st
 
 from dashboard import data
-from dashboard.show import figure, theme
+from dashboard.show import ROOM, figure, theme
 from engine.formulas import parameters
 from engine.job import Hardware, Job
 from lab import figures
 from lab.clusters import default_cluster, find_cluster
 from lab.comparing import bubble
+from lab.figures.grid import Colour
 from lab.runs import Run
 from lab.simulation import simulate_job
 from lab.timeline.streamlit import timeline
@@ -44,9 +45,14 @@ def meaning(job: Job) -> None:
     with st.grid(min_column_width=150):
         for what, words in facts.items():
             st.metric(what, words)
+    pictures(run, "stage", "Each ball is a process.")
+
+
+def pictures(run: Run, colour: Colour, of_grid: str) -> None:
+    """What a simulated run would do, where, and with which memory. colour, of_grid: of the grid, and how to read it."""
     timeline(data.drawn_of(run), key="plan timeline", theme=theme(), label="Timeline of the plan")
-    left, right = st.columns(2)
-    with left:
-        figure(figures.grid(run, colour="stage", theme=theme()), "plan grid", "Each ball is a process.")
-    with right:
-        figure(figures.memory(run, theme=theme()), "plan memory", "Predicted peak of each category, by rank.")
+    with st.grid(min_column_width=ROOM):
+        with st.container():
+            figure(figures.grid(run, colour=colour, theme=theme()), "plan grid", of_grid)
+        with st.container():
+            figure(figures.memory(run, theme=theme()), "plan memory", "Predicted peak of each category, by rank.")
