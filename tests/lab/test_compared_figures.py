@@ -132,9 +132,8 @@ def test_bytes_are_drawn_by_axis_and_run(runs: list[Run]) -> None:
     sent: list[dict[str, Any]] = [dict(zip(trace.y, trace.x, strict=True)) for trace in fig.data]
     assert sent[0]["data"] == sent[2]["data"] == sent[1]["pipeline"] == 0
     for i, axis in ((0, "pipeline"), (1, "data")):
-        rows = [
-            row for row in runs[i].summary["communication"] if row["axis"] == {"data": "dp", "pipeline": "pp"}[axis]
-        ]
+        sums = {"data": ("dp", "all_reduce"), "pipeline": ("pp", "send_act")}
+        rows = [row for row in runs[i].summary["communication"] if (row["axis"], row["op"]) == sums[axis]]
         assert sent[i][axis] == sum(row["logical_bytes"] for row in rows) > 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from lab.facts import spread
 from lab.runs import Run
 from lab.wording import nbytes, percent, seconds
 from tests.lab.conftest import PretendedLaunch
-from tests.lab.synthetic import Costs, op, recording_of
+from tests.lab.synthetic import LIFELIKE, Costs, op, recording_of
 from tests.lab.synthetic_runs import made_run
 
 PIPELINE = Job.from_options(pp=4, microbatches=8, layers=4)
@@ -135,6 +136,19 @@ def test_one_timed_step_makes_no_verdict_on_times_but_one_on_bytes() -> None:
     found = by_key(runs)
     assert found["step_seconds"].verdict(1) == found["bubble"].verdict(1) == ""
     assert found["bytes_dp"].verdict(1) == "better"
+
+
+def test_one_timed_step_makes_no_verdict_on_hidden_communication() -> None:
+    slow = replace(LIFELIKE, collective=10 * LIFELIKE.collective)
+    line = by_key([made_run(REPLICAS, seconds=(0.2,)), made_run(REPLICAS, slow, seconds=(0.2,))])["overlap_dp"]
+    assert line.difference(1) and line.noise == (None, None) and line.verdict(1) == ""
+
+
+def test_what_a_rank_receives_is_not_among_what_it_sends() -> None:
+    job = PIPELINE.options() | {"cluster": "toy-2x4"}
+    line = by_key([lab.simulate(**job), lab.simulate(**job)])["bytes_pp"]
+    # the first stage sends each activation of the batch once, [seq, batch, hidden] in fp32, and gets as many gradients
+    assert line.values[0] == 64 * 16 * 64 * 4
 
 
 # -- runs of every kind
