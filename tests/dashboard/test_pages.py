@@ -116,7 +116,7 @@ def test_a_comparison_says_what_differs_and_by_how_much(store: Store, visit: Vis
     change = abs(100 * (peaks[1] / peaks[0] - 1))
     shown = f"{change:.1f} %" if change < 9.95 else f"{change:.0f} %"
     assert shown in row["B − A"].replace("\\", ""), (row, peaks)
-    assert ("▼ worse" in row["B − A"]) == (peaks[1] > peaks[0])
+    assert ("✘ worse" in row["B − A"]) == (peaks[1] > peaks[0])
     assert "zero" in words(at) and "1 → 3" in words(at).replace("\\", "")
 
 

@@ -50,12 +50,13 @@ def test_a_difference_no_larger_than_the_noise_of_both_runs_is_no_difference() -
     noisy = Line("t", (0.100, 0.130, 0.160), seconds, better="lower", noise=(0.02, 0.02, 0.02))
     assert [noisy.within_noise(i) for i in (1, 2)] == [True, False]
     assert [noisy.verdict(i) for i in (1, 2)] == ["same", "worse"]
+    assert [noisy.judged(i) for i in (0, 1, 2)] == ["", "noise", "worse"]
     assert noisy.change(1) == "+30 ms (+30 %)"  # what was measured is still told
 
 
 def test_where_noise_is_not_known_there_is_no_verdict() -> None:
     line = Line("t", (0.1, 0.2), seconds, better="lower", noise=(None, 0.0))
-    assert line.within_noise(1) is None and line.verdict(1) == ""
+    assert line.within_noise(1) is None and line.verdict(1) == line.judged(1) == ""
 
 
 def test_noise_is_from_the_10th_to_the_90th_percentile_of_the_steps() -> None:
