@@ -18,6 +18,7 @@ from lab import analysis
 from lab.analysis.memory import KEY
 from lab.analysis.table import AXIS_ORDER
 from lab.runs import Run
+from lab.summary import typical_seconds
 from lab.wording import LOSS_LIMIT
 
 MOST_SAMPLES = 5
@@ -74,11 +75,10 @@ def measured(run: Run) -> bool:
 
 
 def step_seconds(run: Run) -> float:
-    """The time of a step; of a real run the median, its first step left out."""
-    if not measured(run):
-        return float(run.summary["step_seconds"])
-    times = sorted(row["seconds"] for row in _timed(run))
-    return float(times[(len(times) - 1) // 2])
+    """The time of a step; of a real run, which has one at least, that of the typical one."""
+    found = typical_seconds(run.steps) if measured(run) else float(run.summary["step_seconds"])
+    assert found is not None
+    return found
 
 
 def bubble(run: Run) -> Value:
@@ -130,11 +130,6 @@ def _facts(run: Run) -> Facts:
 
 def _idle(shares: Mapping[str, float]) -> dict[str, float]:
     return {key: shares[cause] for key, cause in zip(_IDLE, analysis.CAUSES, strict=True) if shares}
-
-
-def _timed(run: Run) -> list[dict[str, float]]:
-    """The steps whose times count: all but the first, which pays for warming up."""
-    return run.steps[1:] or run.steps
 
 
 def _noise(run: Run, tokens: int) -> dict[str, Value]:

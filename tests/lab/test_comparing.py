@@ -13,7 +13,8 @@ from engine.job import Job
 from lab import analysis, comparing
 from lab.comparing import Line
 from lab.execute import run_job
-from lab.facts import spread
+from lab.facts import spread, step_seconds
+from lab.folder import digest
 from lab.runs import Run
 from lab.wording import nbytes, percent, seconds
 from tests.lab.conftest import PretendedLaunch
@@ -65,6 +66,12 @@ def test_noise_is_from_the_10th_to_the_90th_percentile_of_the_steps() -> None:
 
 
 # -- values
+
+
+def test_a_list_of_runs_tells_the_time_of_the_step_that_a_comparison_tells() -> None:
+    run = made_run(REPLICAS, seconds=(9.0, 0.3, 0.1, 0.2, 0.4))
+    assert digest(run.summary)["step_seconds"] == step_seconds(run) == 0.2  # of 0.1, 0.2, 0.3 and 0.4 s
+    assert digest(made_run(REPLICAS, seconds=(9.0,)).summary)["step_seconds"] == 9.0
 
 
 def test_idle_time_by_cause_is_a_share_of_all_compute_streams() -> None:
