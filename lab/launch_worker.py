@@ -21,6 +21,7 @@ from lab.launch_queue import IDLE as DEFAULT_IDLE
 from lab.launch_queue import STOPPED
 from lab.launch_seat import IDLE, Seat
 from lab.launch_table import Launch, LaunchTable, State
+from lab.notes import write_notes
 from lab.store import Store, StoreError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ DIFFERS = "its numbers differ from those of one process"
 
 class Watched:
     """A launch under way: tells the table how far it is, and hears from it when to stop, in a thread of its own.
+    Its run gets its name.
 
     A table that cannot be used for the moment does not end the run. A run that was stopped counts as ended from then
     on, though the tables of what it did are still to be made.
@@ -39,7 +41,7 @@ class Watched:
 
     def __init__(self, launch: Launch, table: LaunchTable, store: Store) -> None:
         self.cancel = threading.Event()
-        self._number, self._table, self._store = launch.id, table, store
+        self._number, self._name, self._table, self._store = launch.id, launch.name, table, store
         self._state: State = "starting"
         self._run_id = ""
         self._steps_done = self._told = 0
@@ -57,6 +59,9 @@ class Watched:
     def __call__(self, progress: Progress) -> None:
         """Steps may be done many times in each look, so the thread tells of them."""
         self._run_id = progress.run_id
+        if progress.phase == "starting" and self._name:
+            with suppress(StoreError):
+                write_notes(self._store.folder(self._run_id), name=self._name)
         if progress.step is not None:
             self._steps_done = progress.step + 1
         if progress.phase in ("starting", "ready"):
