@@ -42,7 +42,7 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
     infos = {entry.info.id: entry.info for entry in entries}
     default = next((entry.info.id for entry in entries if entry.digest.get("steps")), entries[0].info.id)
     if (wished := st.query_params.get("run")) and wished not in infos:
-        st.warning(f"The link names a run that is not in this store: {wished[:60]!r}. Another one is shown.")
+        st.warning(escaped(f"The link names a run that is not in this store: {wished[:60]!r}. Another one is shown."))
     first, *others, last = st.columns([3, 2, 1, 1, 1] if steps else [3, 2, 1, 1], vertical_alignment="bottom")
     with first:
         run_id = choose("run", "Run", list(infos), lambda one: data.called(infos[one]), default)
@@ -94,7 +94,7 @@ def _replayed(key: data.Key, cluster: str) -> Run:
     try:
         return data.replayed(key, cluster)
     except JobRefused as error:
-        st.error(str(error))
+        st.error(escaped(str(error)))
         st.stop()
 
 

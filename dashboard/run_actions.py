@@ -8,11 +8,13 @@ import streamlit as st
 
 from dashboard import data
 from dashboard.address import set_choice
+from dashboard.launching import watch_run
+from dashboard.show import escaped
 from dashboard.table import Listed
 from lab.comparing import MOST_COMPARED
 from lab.notes import LONGEST_NAME, write_notes
 from lab.runs import RunNotFound, StoreError
-from lab.trash import delete, restore
+from lab.trash import KEPT_DAYS, delete, restore
 
 
 def actions(picked: Sequence[Listed]) -> None:
@@ -45,9 +47,10 @@ def actions(picked: Sequence[Listed]) -> None:
 
 def _open(run: Listed) -> None:
     info = run.entry.info
+    if info.status == "running":
+        watch_run(info.id)
     set_choice("run", info.id)
-    page = "live" if info.status == "running" else "pipeline"
-    st.switch_page(f"app_pages/{page}.py", query_params={"run": info.id})
+    st.switch_page("app_pages/pipeline.py", query_params={"run": info.id})
 
 
 def _names(picked: Sequence[Listed]) -> None:
@@ -68,7 +71,7 @@ def _note(run_id: str, **changes: object) -> None:
     try:
         write_notes(data.store().folder(run_id), **changes)
     except (ValueError, StoreError) as error:
-        st.toast(str(error), icon=":material/error:")
+        st.toast(escaped(str(error)), icon=":material/error:")
 
 
 def _each(ids: Sequence[str], do: Callable[[str], None]) -> None:
@@ -83,7 +86,7 @@ def _delete(ids: Sequence[str]) -> None:
             delete(data.store(), run_id)
             gone.append(run_id)
         except (ValueError, RunNotFound, StoreError) as error:
-            st.toast(str(error), icon=":material/error:")
+            st.toast(escaped(str(error)), icon=":material/error:")
     st.session_state["deleted"] = gone
 
 
@@ -93,7 +96,7 @@ def undo_bar() -> None:
     if not gone:
         return
     with st.container(horizontal=True, vertical_alignment="center", border=True):
-        st.write(f"{len(gone)} run{'s' * (len(gone) > 1)} deleted. They are kept for seven days.")
+        st.write(f"{len(gone)} run{'s' * (len(gone) > 1)} deleted. They are kept for {KEPT_DAYS:g} days.")
         st.button("Undo", icon=":material/undo:", on_click=_restore, args=(gone,))
 
 
@@ -102,5 +105,5 @@ def _restore(ids: Sequence[str]) -> None:
         try:
             restore(data.store(), run_id)
         except (RunNotFound, StoreError) as error:
-            st.toast(str(error), icon=":material/error:")
+            st.toast(escaped(str(error)), icon=":material/error:")
     st.session_state["deleted"] = []

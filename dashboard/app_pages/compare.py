@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard import comparison, data, window
 from dashboard.address import choose, choose_some
 from dashboard.empty import no_runs
+from dashboard.show import escaped
 from engine.job import JobRefused
 from lab.clusters import cluster_names
 from lab.comparing import MOST_COMPARED, refuse
@@ -50,4 +51,4 @@ try:
     comparison.deltas(runs)
     comparison.pictures(runs, called)
 except (JobRefused, RunCorrupt, ValueError) as error:
-    st.error(str(error), title="These runs cannot be compared")
+    st.error(escaped(str(error)), title="These runs cannot be compared")

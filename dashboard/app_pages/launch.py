@@ -63,9 +63,8 @@ def _variants() -> tuple[str, tuple[Any, ...]]:
         if knob is None:
             return "", ()
         known = list(VARIED[knob])
-        st.session_state["vary values"] = [v for v in st.session_state.get("vary values", []) if v in known] or known[
-            :2
-        ]
+        chosen = [value for value in st.session_state.get("vary values", []) if value in known]
+        st.session_state["vary values"] = chosen or known[:2]
         values = st.multiselect("Values", known, key="vary values", persist_state="session")
     return knob, tuple(values)
 
@@ -75,7 +74,7 @@ def _start(jobs: list[Job], name: str, knob: str, parity: bool) -> None:
     try:
         launches = start(jobs, names, parity=parity)
     except (JobRefused, StoreError) as error:
-        st.error(str(error))
+        st.error(escaped(str(error)))
         return
     st.session_state["batch"] = [launch.id for launch in launches]
     watch(launches[0])

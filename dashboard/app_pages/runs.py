@@ -8,6 +8,7 @@ from dashboard import data
 from dashboard.empty import no_runs
 from dashboard.launching import queue, watch
 from dashboard.run_actions import actions, undo_bar
+from dashboard.show import escaped
 from dashboard.table import STATUSES, Listed, Wanted, frame, wanted
 
 COLUMNS = {
@@ -78,9 +79,9 @@ def _table() -> None:
     )
     picked = [shown[i] for i in chosen.selection.rows if i < len(shown)]
     actions(picked)
-    ended = [run for run in picked if run.entry.info.message]
-    for run in ended:
-        st.error(run.entry.info.message, title=f"{run.entry.info.status}: {data.called(run.entry.info)}")
+    for run in (one for one in picked if one.entry.info.message):
+        called = escaped(data.called(run.entry.info))
+        st.error(escaped(run.entry.info.message), title=f"{run.entry.info.status}: {called}")
 
 
 st.title("Runs")
