@@ -93,7 +93,7 @@ def _choose_times(run: Run) -> str:
 def _replayed(key: data.Key, cluster: str) -> Run:
     try:
         return data.replayed(key, cluster)
-    except JobRefused as error:
+    except (JobRefused, RunCorrupt) as error:
         st.error(escaped(str(error)))
         st.stop()
 
