@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +13,13 @@ import streamlit as st
 from dashboard import data
 from dashboard.show import ROOM, escaped, figure, theme
 from lab import figures
-from lab.comparing import LETTERS, Line, lines, names, settings, table
+from lab.comparing import LETTERS, MARKS, Line, lines, names, settings, table
 from lab.explaining import explain
 from lab.figures.run_looks import run_looks
 from lab.runs import Run
 from lab.timeline.streamlit import Drawn, timeline
 
-_VERDICTS = {"better": ":green[▲ better]", "worse": ":red[▼ worse]", "same": "= same", "": ""}
+_COLOURED = {"better": ":green[{}]", "worse": ":red[{}]"}
 Window = tuple[float, float]
 
 
@@ -32,15 +33,9 @@ def legend(called: Sequence[str]) -> None:
     """Which colour and sign is which run, here and in every figure below."""
     looks = run_looks(len(called), theme())
     with st.container(horizontal=True):
-        for look, name, of in zip(looks, called, ("baseline", *[""] * 5), strict=False):
-            colour = f'<span style="color:{look.colour}">{look.sign}</span>'
-            st.html(f"<span>{colour} {_html(name)}{' <em>(baseline)</em>' if of else ''}</span>")
-
-
-def _html(text: str) -> str:
-    from html import escape
-
-    return escape(text)
+        for i, (look, name) in enumerate(zip(looks, called, strict=True)):
+            sign = f'<span style="color:{look.colour}">{look.sign}</span>'
+            st.html(f"<span>{sign} {html.escape(name)}{'' if i else ' <em>(baseline)</em>'}</span>")
 
 
 def sentences(runs: Sequence[Run]) -> None:
@@ -78,7 +73,7 @@ def _row(line: Line, count: int) -> list[str]:
     row = [_value(line, 0)]
     for i in range(1, count):
         change = line.change(i)
-        row += [_value(line, i), f"{escaped(change)} {_verdict(line, i)}".strip() if change != "same" else "same"]
+        row += [_value(line, i), f"{escaped(change)} {_mark(line, i)}".rstrip()]
     return row
 
 
@@ -87,10 +82,9 @@ def _value(line: Line, i: int) -> str:
     return "–" if value is None else escaped(line.words(value))
 
 
-def _verdict(line: Line, i: int) -> str:
-    if line.within_noise(i) and line.difference(i):
-        return "= within noise" if line.noise else ""
-    return _VERDICTS[line.verdict(i)]
+def _mark(line: Line, i: int) -> str:
+    judged = line.judged(i)
+    return _COLOURED.get(judged, "{}").format(f"{MARKS[judged]} {judged}") if judged else ""
 
 
 def timelines(drawn: Sequence[tuple[str, Drawn]], wished: Window | None) -> Window | None:
@@ -108,11 +102,7 @@ def pictures(runs: Sequence[Run], called: Sequence[str]) -> None:
         (figures.memory_compared, "memory", "Peak of each category on the rank that holds most."),
         (figures.idle_compared, "idle", "Of all ranks' time in a typical step: working, or idle and why."),
         (figures.communication_compared, "bytes", "What the first rank of each axis sends in a step."),
-        (
-            figures.losses,
-            "losses",
-            "Losses; below, how far they are from one process, with the band of parity.",
-        ),
+        (figures.losses, "losses", "Losses; below, how far they are from one process, with the band of parity."),
     ]
     with st.grid(min_column_width=ROOM):
         for draw, key, how in drawings:

@@ -1,6 +1,6 @@
 """What pages read: runs of the store and what is computed of them, each once for all windows.
 
-Everything is kept under the state of the run's folder, so that a run that goes on, or is measured anew, is read anew.
+Everything is kept under the state of the run's folder, so that a run that goes on is read anew.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from typing import Any
 
 import streamlit as st
 
-from lab.folder import WHOLE, Entry, RunInfo, read_entry
+from engine.recording import live_bytes
+from lab.folder import Entry, RunInfo, read_entry
 from lab.index import signature
 from lab.notes import Notes, read_notes
 from lab.runs import Run
@@ -19,7 +20,7 @@ from lab.timeline.streamlit import Drawn, drawn
 from lab.wording import SCHEDULE_NAMES
 
 Key = tuple[str, str, str]
-"""Root of the store, id of a run, state of its folder."""
+"""Root of the store, id of a run, state of its folder, which changes with every step of a run that goes on."""
 
 
 def store() -> Store:
@@ -33,20 +34,22 @@ def entries() -> list[Entry]:
 
 def key_of(run_id: str) -> Key:
     found = store()
-    return str(found.root), run_id, signature(found.folder(run_id))
+    folder = found.folder(run_id)
+    return str(found.root), run_id, f"{signature(folder)} {live_bytes(folder)}"
 
 
 def run_of(key: Key) -> Run:
-    """The run of a key. One that goes on is read anew each time."""
+    """The run of a key. Whether one still goes on is looked at each time: who is killed leaves its folder as it was."""
     found = _kept(key)
-    if found.status in WHOLE:
-        return found
-    entry = read_entry(found.folder)
-    return Run(Entry(settle(entry.info), entry.digest), found.store)
+    return _read(key) if found.status == "running" else found
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
 def _kept(key: Key) -> Run:
+    return _read(key)
+
+
+def _read(key: Key) -> Run:
     root, run_id, _ = key
     found = Store(root)
     entry = read_entry(found.folder(run_id))

@@ -32,5 +32,16 @@ def start_demo() -> None:
 
 def watch(launch: Launch) -> None:
     """Goes to the page that shows a launch live."""
-    set_choice("live", f"launch {launch.id}")
-    st.switch_page("app_pages/live.py", query_params={"live": f"launch {launch.id}"})
+    _watch(f"launch {launch.id}")
+
+
+def watch_run(run_id: str) -> None:
+    """Goes to the page that shows a run live, whoever started it."""
+    launch = queue().carrying_out(run_id)
+    _watch(run_id if launch is None else f"launch {launch.id}")
+
+
+def _watch(choice: str) -> None:
+    """choice: as in `dashboard.live_run.choose_live`."""
+    set_choice("live", choice)
+    st.switch_page("app_pages/live.py", query_params={"live": choice})

@@ -19,17 +19,18 @@ def memory_now_figure(now: Snapshot, theme: Theme) -> go.Figure:
     """Bytes of each rank by category at the end of the newest step, with the most it ever held."""
     p, ranks = palette(theme), sorted(now.memory_now)
     peaks = np.array([now.memory_peak[rank][TOTAL] for rank in ranks], float)
-    name, scale = unit(max(peaks.max(initial=1.0), 1.0))
+    name_of_unit, scale = unit(peaks.max(initial=1.0))
     traces: list[go.Bar | go.Scatter] = []
     for category in CATEGORIES:
         held = np.array([now.memory_now[rank].get(category, 0) for rank in ranks], float)
         if held.any():
-            words = [f"rank {rank}: {MEANING[category]} {nbytes(size)}" for rank, size in zip(ranks, held, strict=True)]
+            name = MEANING[category]
+            words = [f"rank {rank}: {name} {nbytes(size)}" for rank, size in zip(ranks, held, strict=True)]
             traces.append(
                 go.Bar(
                     y=[f"rank {rank}" for rank in ranks],
                     x=held / scale,
-                    name=MEANING[category],
+                    name=name,
                     orientation="h",
                     marker_color=category_colours(p)[category],
                     customdata=words,
@@ -48,7 +49,7 @@ def memory_now_figure(now: Snapshot, theme: Theme) -> go.Figure:
     title = f"The fullest rank has held {nbytes(peaks.max(initial=0.0))} at most"
     fig = figure(title, theme, 120 + 28 * len(ranks), [*traces, marks], barmode="stack", legend_traceorder="normal")
     fig.update_yaxes(autorange="reversed", showgrid=False)
-    return fig.update_xaxes(title_text=name, rangemode="tozero")
+    return fig.update_xaxes(title_text=name_of_unit, rangemode="tozero")
 
 
 def losses_figure(now: Snapshot, theme: Theme) -> go.Figure:

@@ -94,13 +94,13 @@ def _headline(now: Snapshot, launch: Launch | None) -> None:
 def _numbers(now: Snapshot) -> None:
     last = now.steps[-1] if now.steps else None
     peaks = [most.get("total", 0) for most in now.memory_peak.values()]
-    sent = sum(ranks[0] for ranks in now.bytes_so_far.values() if ranks)
+    moved = sum(ranks[0] for ranks in now.bytes_so_far.values() if ranks)
     facts = {
         "Step": f"{len(now.steps):,} of {now.steps_wanted:,}",
         "Loss": "–" if last is None else f"{last.loss:.4f}",
         "Tokens a second": "–" if now.tokens_per_second is None else f"{now.tokens_per_second:,.0f}",
         "Peak memory": nbytes(max(peaks)) if peaks else "–",
-        "Sent by rank 0": nbytes(sent),
+        "Moved by rank 0": nbytes(moved),
         "Time so far": seconds(now.seconds),
     }
     if now.info.status == "running":

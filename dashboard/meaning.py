@@ -12,7 +12,7 @@ from engine.formulas import parameters
 from engine.job import Hardware, Job
 from lab import figures
 from lab.clusters import default_cluster, find_cluster
-from lab.comparing import bubble
+from lab.facts import bubble, bytes_by_axis
 from lab.figures.grid import Colour
 from lab.runs import Run
 from lab.simulation import simulate_job
@@ -33,13 +33,12 @@ def meaning(job: Job) -> None:
     one_step = replace(job, training=replace(job.training, steps=1), hardware=Hardware(cluster=name))
     run = simulated(one_step, str(data.store().root))
     memory = run.summary["memory"]["per_rank"]
-    sent = sum(row["logical_bytes"] for row in run.summary["communication"])
     facts = {
         "Processes": str(job.world_size),
         "Parameters": rate(parameters(job), ""),
         "Bubble": percent(bubble(run)),
         "Peak memory": nbytes(max(row["total_peak"] for row in memory)),
-        "Sent a step": nbytes(sent),
+        "Sent a step": nbytes(sum(bytes_by_axis(run).values())),
         f"Step on {name}": seconds(run.summary["step_seconds"]),
     }
     with st.grid(min_column_width=150):

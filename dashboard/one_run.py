@@ -43,7 +43,7 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
     infos = {entry.info.id: entry.info for entry in entries}
     default = next((entry.info.id for entry in entries if entry.digest.get("steps")), entries[0].info.id)
     if (wished := st.query_params.get("run")) and wished not in infos:
-        st.warning(f"The link names a run that is not in this store: {escaped(wished[:60])}. Another one is shown.")
+        st.warning(escaped(f"The link names a run that is not in this store: {wished[:60]!r}. Another one is shown."))
     run_id = choose("run", "Run", list(infos), lambda one: data.called(infos[one]), default)
     key = data.key_of(run_id)
     run = _readable(data.run_of(key))
@@ -101,7 +101,7 @@ def _choose_times(run: Run) -> str:
 def _replayed(key: data.Key, cluster: str) -> Run:
     try:
         return data.replayed(key, cluster)
-    except JobRefused as error:
+    except (JobRefused, RunCorrupt) as error:
         st.error(escaped(str(error)))
         st.stop()
 

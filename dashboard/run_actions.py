@@ -8,12 +8,13 @@ import streamlit as st
 
 from dashboard import data
 from dashboard.address import set_choice
+from dashboard.launching import watch_run
 from dashboard.show import escaped
 from dashboard.table import Listed
 from lab.comparing import MOST_COMPARED
 from lab.notes import LONGEST_NAME, write_notes
 from lab.runs import RunNotFound, StoreError
-from lab.trash import delete, restore
+from lab.trash import KEPT_DAYS, delete, restore
 
 
 def actions(picked: Sequence[Listed]) -> None:
@@ -46,9 +47,10 @@ def actions(picked: Sequence[Listed]) -> None:
 
 def _open(run: Listed) -> None:
     info = run.entry.info
+    if info.status == "running":
+        watch_run(info.id)
     set_choice("run", info.id)
-    page = "live" if info.status == "running" else "pipeline"
-    st.switch_page(f"app_pages/{page}.py", query_params={"run": info.id})
+    st.switch_page("app_pages/pipeline.py", query_params={"run": info.id})
 
 
 def _names(picked: Sequence[Listed]) -> None:
@@ -94,7 +96,7 @@ def undo_bar() -> None:
     if not gone:
         return
     with st.container(horizontal=True, vertical_alignment="center", border=True):
-        st.write(f"{len(gone)} run{'s' * (len(gone) > 1)} deleted. They are kept for seven days.")
+        st.write(f"{len(gone)} run{'s' * (len(gone) > 1)} deleted. They are kept for {KEPT_DAYS:g} days.")
         st.button("Undo", icon=":material/undo:", on_click=_restore, args=(gone,))
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from lab.comparing import Line
 
-MARKS = {"better": "✔", "worse": "✘"}
 _STYLES = {"better": "green", "worse": "bold red"}
 MAX_WIDTH = 120
 
@@ -123,11 +122,10 @@ def _cell(line: Line, i: int) -> Text:
     """The value, and below it how it differs from the first run's."""
     from rich.text import Text
 
-    value, change, verdict = line.values[i], line.change(i), line.verdict(i)
+    from lab.comparing import MARKS
+
+    value, change, judged = line.values[i], line.change(i), line.judged(i)
     told = Text("–" if value is None else line.words(value))
     if not change:
         return told
-    if change == "same":
-        return told.append("\nsame", style="dim")
-    mark = "≈" if line.within_noise(i) and line.noise else MARKS.get(verdict, "")
-    return told.append(f"\n{change} {mark}".rstrip(), style=_STYLES.get(verdict, "dim") if mark != "≈" else "dim")
+    return told.append(f"\n{change} {MARKS.get(judged, '')}".rstrip(), style=_STYLES.get(judged, "dim"))

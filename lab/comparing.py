@@ -14,6 +14,8 @@ from lab.wording import AXIS_NAMES, nbytes, percent, seconds
 
 __all__ = [
     "CATEGORY_NAMES",
+    "LETTERS",
+    "MARKS",
     "MOST_COMPARED",
     "Line",
     "bubble",
@@ -40,6 +42,8 @@ CATEGORY_NAMES = {
 
 Better = Literal["lower", "higher"]
 Verdict = Literal["better", "worse", "same", ""]
+MARKS = {"better": "✔", "worse": "✘", "noise": "≈"}
+"""Of what `Line.judged` says, wherever a comparison is shown."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,15 @@ class Line:
         if within is None or within or self.better is None:
             return "same" if within else ""
         return "better" if (difference > 0) == (self.better == "higher") else "worse"
+
+    def judged(self, i: int) -> Literal["better", "worse", "noise", ""]:
+        """What is to be said of the change of run i: a verdict, or that it is within noise; "" if neither is known."""
+        if self.change(i) in ("", "same"):
+            return ""
+        if self.within_noise(i):
+            return "noise"
+        verdict = self.verdict(i)
+        return "" if verdict == "same" else verdict
 
     def _looks_the_same(self, i: int) -> bool:
         """To the digits that are shown."""

@@ -13,14 +13,20 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from engine.program import RECEIVES
 from lab import analysis
 from lab.analysis.memory import KEY
 from lab.analysis.table import AXIS_ORDER
 from lab.runs import Run
+from lab.summary import typical_seconds
 from lab.wording import LOSS_LIMIT
 
 MOST_SAMPLES = 5
 """Steps whose idle times are looked at to tell noise; every one of them takes some 20 ms."""
+
+_RECEIVES = {kind.value for kind in RECEIVES}
+_IDLE = tuple(f"idle_{cause}" for cause in analysis.CAUSES)
+_ON_A_CLOCK = ("step_seconds", "tokens_per_second", "bubble", *_IDLE, *(f"overlap_{axis}" for axis in AXIS_ORDER))
 
 Value = float | None
 
@@ -69,11 +75,10 @@ def measured(run: Run) -> bool:
 
 
 def step_seconds(run: Run) -> float:
-    """The time of a step; of a real run the median, its first step left out."""
-    if not measured(run):
-        return float(run.summary["step_seconds"])
-    times = sorted(row["seconds"] for row in _timed(run))
-    return float(times[(len(times) - 1) // 2])
+    """The time of a step; of a real run, which has one at least, that of the typical one."""
+    found = typical_seconds(run.steps) if measured(run) else float(run.summary["step_seconds"])
+    assert found is not None
+    return found
 
 
 def bubble(run: Run) -> Value:
@@ -89,15 +94,16 @@ def fullest(run: Run) -> dict[str, int]:
 
 
 def bytes_by_axis(run: Run) -> dict[str, int]:
-    """Logical bytes that the first rank of each axis sends in a step."""
+    """Logical bytes that the first rank of each axis sends in a step; what it receives counts where it is sent."""
     sent: dict[str, int] = {}
     for row in run.summary["communication"]:
-        sent[row["axis"]] = sent.get(row["axis"], 0) + row["logical_bytes"]
+        if row["op"] not in _RECEIVES:
+            sent[row["axis"]] = sent.get(row["axis"], 0) + row["logical_bytes"]
     return sent
 
 
 def spread(values: Sequence[float]) -> Value:
-    """From the 10th to the 90th percentile; None of a single value."""
+    """From the 10th to the 90th percentile; None of fewer than two values."""
     low, high = np.quantile(values, (0.1, 0.9)) if len(values) > 1 else (0.0, 0.0)
     return float(high - low) if len(values) > 1 else None
 
@@ -123,25 +129,16 @@ def _facts(run: Run) -> Facts:
 
 
 def _idle(shares: Mapping[str, float]) -> dict[str, float]:
-    return {f"idle_{cause}": shares[cause] for cause in analysis.CAUSES if shares}
-
-
-def _timed(run: Run) -> list[dict[str, float]]:
-    """The steps whose times count: all but the first, which pays for warming up."""
-    return run.steps[1:] or run.steps
+    return {key: shares[cause] for key, cause in zip(_IDLE, analysis.CAUSES, strict=True) if shares}
 
 
 def _noise(run: Run, tokens: int) -> dict[str, Value]:
     """Of all keys that a clock decides."""
     times = [row["seconds"] for row in run.steps[1:]]
     samples = [_sample(run, step) for step in _sampled(run)]
-    keys = {key for sample in samples for key in sample}
-    return {
-        "step_seconds": spread(times),
-        "tokens_per_second": spread([tokens / time for time in times if time]),
-        **dict.fromkeys(("bubble", *_idle(dict.fromkeys(analysis.CAUSES, 0.0)))),
-        **{key: spread([sample[key] for sample in samples if key in sample]) for key in keys},
-    }
+    known: dict[str, list[float]] = {key: [one[key] for one in samples if key in one] for key in _ON_A_CLOCK}
+    known |= {"step_seconds": times, "tokens_per_second": [tokens / time for time in times if time]}
+    return {key: spread(values) for key, values in known.items()}
 
 
 def _sampled(run: Run) -> list[int]:

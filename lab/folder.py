@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from lab.summary import typical_seconds
+
 if TYPE_CHECKING:
     import pydantic
 
@@ -186,13 +188,12 @@ def digest(summary: dict[str, Any]) -> dict[str, Any]:
     if not summary:
         return {}
     steps = summary["steps"]
-    seconds = sorted(step["seconds"] for step in steps[1:] or steps)  # the first pays for warming up
     simulated = {key: summary[key] for key in ("cluster", "mfu") if key in summary}
     bubbles, ranks = summary.get("bubble") or {}, (summary.get("memory") or {}).get("per_rank") or []
     return simulated | {
         "steps": len(steps),
         "loss": steps[-1]["loss"] if steps else None,
-        "step_seconds": seconds[(len(seconds) - 1) // 2] if seconds else None,
+        "step_seconds": typical_seconds(steps),
         "parity": (summary.get("parity") or {}).get("passed"),
         "schedule": summary.get("schedule", ""),
         "bubble": bubbles.get("replayed" if simulated else "measured"),

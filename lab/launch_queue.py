@@ -27,7 +27,6 @@ IDLE = 120.0
 """Seconds that a worker stays when there is nothing to do, with torch loaded for the next launch."""
 ANSWER_WITHIN = 5.0
 """Seconds that a worker has to end a launch that is cancelled; then it is killed."""
-MOST_NAME = 80  # characters
 _LOOK = 0.1  # seconds between looks while waiting
 
 STOPPED = "stopped by the user"
@@ -48,15 +47,16 @@ class LaunchQueue:
         self._idle, self._answer_within = idle, answer_within
 
     def add(self, job: Job, parity: bool = True, name: str = "") -> Launch:
-        """Puts `job` at the end of the queue, and sees to it that somebody carries it out.
+        """Puts `job` at the end of the queue, and sees to it that somebody carries it out. name: of its run too.
 
         Raises `JobRefused` for a job that cannot run here; then nothing was written.
         """
         from lab.execute import refuse
+        from lab.notes import LONGEST_NAME, one_line
 
         job = _found_anywhere(job)
         refuse(job, parity=parity, store=self.store)
-        number = self._table.add(job, parity, _one_line(name))
+        number = self._table.add(job, parity, one_line(name)[:LONGEST_NAME])
         with suppress(StoreError):  # it is in the queue; whoever looks next tries again, and hears the trouble
             self.ensure_worker()
         return self._get(number)
@@ -159,8 +159,3 @@ def _found_anywhere(job: Job) -> Job:
     if hardware.cluster.endswith(".toml"):
         hardware = replace(hardware, cluster=str(Path(hardware.cluster).absolute()))
     return replace(job, training=training, hardware=hardware)
-
-
-def _one_line(name: str) -> str:
-    """What somebody called a launch, short and storable."""
-    return " ".join(name.encode("utf-8", "replace").decode().split())[:MOST_NAME]

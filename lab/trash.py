@@ -12,13 +12,14 @@ KEPT_DAYS = 7.0
 
 
 def delete(store: Store, run_id: str) -> None:
-    """Moves a run out of the store; `restore` brings it back.
+    """Moves a run out of the store; `restore` brings it back. Those deleted `KEPT_DAYS` ago go for good.
 
     Raises `RunNotFound`, `ValueError` for a run that goes on, `StoreError` if the store cannot be written.
     """
     entry = store.find(run_id)
     if entry.info.status == "running":
         raise ValueError(f"run {entry.info.id} goes on: cancel it before you delete it.")
+    empty(store)
     _move(store.folder(entry.info.id), _folder(store) / entry.info.id)
 
 

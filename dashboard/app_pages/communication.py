@@ -30,5 +30,5 @@ with st.grid(min_column_width=ROOM):
 figure(
     figures.ledger(run, step=chosen.step, theme=theme(), selected=chosen.rank),
     "ledger",
-    "What the chosen rank, by default rank 0, sends in a step: bytes, calls, seconds.",
+    "What the chosen rank, by default rank 0, sends and receives in a step: bytes, calls, seconds.",
 )

@@ -9,6 +9,7 @@ from dashboard.one_run import choose_run
 from dashboard.show import figure, theme
 from engine.mesh import mesh_of
 from lab import figures
+from lab.facts import step_seconds
 from lab.figures.grid import Colour
 
 COLOURS: dict[Colour, str] = {
@@ -26,8 +27,8 @@ run = chosen.run
 colour = choose("colour", "Coloured by", list(COLOURS), COLOURS.__getitem__)
 at_ms = None
 if colour == "activity":
-    length = 1e3 * (run.summary.get("step_seconds") or run.steps[-1]["seconds"])
-    at_ms = st.slider("Moment of the step, ms", 0.0, float(length), float(length) / 2)
+    length = 1e3 * step_seconds(run)
+    at_ms = st.slider("Moment of the step, ms", 0.0, length, length / 2)
 figure(
     figures.grid(run, colour=colour, theme=theme(), selected=chosen.rank, at_ms=at_ms),
     "grid",

@@ -63,9 +63,8 @@ def _variants() -> tuple[str, tuple[Any, ...]]:
         if knob is None:
             return "", ()
         known = list(VARIED[knob])
-        st.session_state["vary values"] = [v for v in st.session_state.get("vary values", []) if v in known] or known[
-            :2
-        ]
+        chosen = [value for value in st.session_state.get("vary values", []) if value in known]
+        st.session_state["vary values"] = chosen or known[:2]
         values = st.multiselect("Values", known, key="vary values", persist_state="session")
     return knob, tuple(values)
 

@@ -20,7 +20,7 @@ COLUMNS = {
     "ZeRO": st.column_config.NumberColumn(format="%d", width=55),
     "Micro-batches": st.column_config.NumberColumn(format="%d", width=105),
     "Loss": st.column_config.NumberColumn(format="%.4f", help="Of the last step"),
-    "Step, ms": st.column_config.NumberColumn(format="%.1f", help="Median over the steps, the first left out"),
+    "Step, ms": st.column_config.NumberColumn(format="%.1f", help="Median, the first step left out"),
     "Bubble, %": st.column_config.NumberColumn(format="%.0f", help="Idle ÷ total on the compute streams, as measured"),
     "Peak, MB": st.column_config.NumberColumn(format="%.2f", help="Highest total of the fullest rank"),
     "Mesh": st.column_config.TextColumn(help="data × tensor × pipeline"),

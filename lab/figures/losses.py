@@ -27,8 +27,14 @@ class Losses:
 
     @property
     def off(self) -> Floats:
-        """(loss − one process) ÷ one process."""
-        return np.asarray(self.loss / self.reference - 1, np.float64)
+        """(loss − one process) ÷ one process, NaN where either is no number."""
+        off = self.loss / self.reference - 1
+        return np.where(np.isfinite(off), off, np.nan)
+
+    @property
+    def lost(self) -> bool:
+        """Whether a loss is no number where that of one process is: no difference can be drawn, and none is larger."""
+        return bool((~np.isfinite(self.loss) & np.isfinite(self.reference)).any())
 
 
 def losses_figure(runs: Sequence[Losses], names: Sequence[str], *, theme: Theme = "light") -> go.Figure:
@@ -106,8 +112,12 @@ def _with_band(fig: go.Figure, judged: Sequence[Losses], theme: Theme) -> go.Fig
 
 
 def _title(runs: Sequence[Losses], names: Sequence[str], judged: Sequence[int], shown: Sequence[int]) -> str:
+    if lost := [name for name, run in zip(names, runs, strict=True) if run.lost]:
+        return f"A loss of {letter(lost[0])} is no number where that of one process is"
     if not judged:
-        last = {i: float(runs[i].loss[-1]) for i in shown}
+        last = {i: float(runs[i].loss[-1]) for i in shown if np.isfinite(runs[i].loss[-1])}
+        if not last:
+            return "No run ends with a loss that is a number"
         best = min(last, key=lambda i: last[i])
         return f"{letter(names[best])} ends with the lowest loss, {last[best]:.4f}; none was compared with one process"
     off = {i: float(np.nanmax(np.abs(runs[i].off))) for i in judged}

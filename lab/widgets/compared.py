@@ -13,7 +13,7 @@ from lab.runs import Run
 from lab.timeline import TimelineWidget, timeline_data
 from lab.widgets.modules import styles
 
-MARKS = {"better": "✔", "worse": "✘"}
+_MEANING = {"better": "better than A", "worse": "worse than A", "noise": "within the noise between the runs' own steps"}
 
 
 class Compared(ipywidgets.VBox):
@@ -62,10 +62,8 @@ def _cell(line: comparing.Line, i: int) -> str:
 
 def _mark(line: comparing.Line, i: int) -> str:
     """A sign and its word: better, worse, or within noise."""
-    verdict = line.verdict(i)
-    if line.noise and line.within_noise(i) and line.change(i) != "same":
-        return ' <span title="within the noise between the runs\' own steps">≈ noise</span>'
-    return f' <span title="{verdict} than A">{MARKS[verdict]} {verdict}</span>' if verdict in MARKS else ""
+    judged = line.judged(i)
+    return f' <span title="{_MEANING[judged]}">{comparing.MARKS[judged]} {judged}</span>' if judged else ""
 
 
 def _told(sentences: Sequence[str]) -> str:

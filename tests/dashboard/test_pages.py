@@ -77,7 +77,7 @@ def test_a_run_without_a_step_is_said_in_words(store: Store, visit: Visit, page:
     )
 
 
-STRANGERS = ["../../etc/passwd", "20260101-000000-nobody-0000", "<b>x</b>", "x" * 5000]
+STRANGERS = ["../../etc/passwd", "20260101-000000-nobody-0000", "<b>x</b>", "x" * 5000, "![x](http://x)"]
 
 
 @pytest.mark.parametrize("name", STRANGERS)
@@ -86,6 +86,7 @@ def test_an_address_that_names_no_run_of_the_store_says_so_and_shows_another(
 ) -> None:
     at = visit("memory", run=name)
     assert "is not in this store" in words(at) and charts(at)
+    assert "![" not in words(at), "no link may bring a picture from elsewhere"
 
 
 def test_times_can_be_those_of_a_described_cluster(store: Store, visit: Visit) -> None:
@@ -116,7 +117,7 @@ def test_a_comparison_says_what_differs_and_by_how_much(store: Store, visit: Vis
     change = abs(100 * (peaks[1] / peaks[0] - 1))
     shown = f"{change:.1f} %" if change < 9.95 else f"{change:.0f} %"
     assert shown in row["B − A"].replace("\\", ""), (row, peaks)
-    assert ("▼ worse" in row["B − A"]) == (peaks[1] > peaks[0])
+    assert ("✘ worse" in row["B − A"]) == (peaks[1] > peaks[0])
     assert "zero" in words(at) and "1 → 3" in words(at).replace("\\", "")
 
 

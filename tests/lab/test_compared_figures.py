@@ -108,6 +108,17 @@ def test_without_a_reference_the_curves_stand_alone() -> None:
     assert "none was compared with one process" in title(fig)
 
 
+def test_a_loss_that_is_no_number_is_never_called_equal_or_lowest() -> None:
+    nan, reference = float("nan"), (5.0, 4.0, 3.0)
+    for losses in ((5.0, 4.0, nan), (5.0, 4.0, float("inf")), (nan,) * 3):
+        broken = made_run(REPLICAS, losses=losses, reference=reference)
+        fig = figures.losses([made_run(REPLICAS), broken], ["A: x", "B: y"])
+        assert title(fig) == "A loss of B is no number where that of one process is"
+        assert all(abs(edge) < 1 for edge in fig.layout.yaxis2.range)
+    runs = [made_run(REPLICAS, losses=(5.0, 4.0, last), reference=(nan,) * 3) for last in (nan, 3.0)]
+    assert title(figures.losses(runs, ["A", "B"])).startswith("B ends with the lowest loss, 3.0000;")
+
+
 def test_simulations_have_no_losses_and_the_figure_says_so() -> None:
     fig = figures.losses([lab.simulate(cluster="toy-2x4", dp=2)] * 2, ["A", "B"])
     assert not fig.data and "nothing was trained" in fig.layout.annotations[0].text
@@ -132,9 +143,8 @@ def test_bytes_are_drawn_by_axis_and_run(runs: list[Run]) -> None:
     sent: list[dict[str, Any]] = [dict(zip(trace.y, trace.x, strict=True)) for trace in fig.data]
     assert sent[0]["data"] == sent[2]["data"] == sent[1]["pipeline"] == 0
     for i, axis in ((0, "pipeline"), (1, "data")):
-        rows = [
-            row for row in runs[i].summary["communication"] if row["axis"] == {"data": "dp", "pipeline": "pp"}[axis]
-        ]
+        sums = {"data": ("dp", "all_reduce"), "pipeline": ("pp", "send_act")}
+        rows = [row for row in runs[i].summary["communication"] if (row["axis"], row["op"]) == sums[axis]]
         assert sent[i][axis] == sum(row["logical_bytes"] for row in rows) > 0
 
 

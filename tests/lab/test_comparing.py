@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from engine.job import Job
 from lab import analysis, comparing
 from lab.comparing import Line
 from lab.execute import run_job
-from lab.facts import spread
+from lab.facts import spread, step_seconds
+from lab.folder import digest
 from lab.runs import Run
 from lab.wording import nbytes, percent, seconds
 from tests.lab.conftest import PretendedLaunch
-from tests.lab.synthetic import Costs, op, recording_of
+from tests.lab.synthetic import LIFELIKE, Costs, op, recording_of
 from tests.lab.synthetic_runs import made_run
 
 PIPELINE = Job.from_options(pp=4, microbatches=8, layers=4)
@@ -49,12 +51,13 @@ def test_a_difference_no_larger_than_the_noise_of_both_runs_is_no_difference() -
     noisy = Line("t", (0.100, 0.130, 0.160), seconds, better="lower", noise=(0.02, 0.02, 0.02))
     assert [noisy.within_noise(i) for i in (1, 2)] == [True, False]
     assert [noisy.verdict(i) for i in (1, 2)] == ["same", "worse"]
+    assert [noisy.judged(i) for i in (0, 1, 2)] == ["", "noise", "worse"]
     assert noisy.change(1) == "+30 ms (+30 %)"  # what was measured is still told
 
 
 def test_where_noise_is_not_known_there_is_no_verdict() -> None:
     line = Line("t", (0.1, 0.2), seconds, better="lower", noise=(None, 0.0))
-    assert line.within_noise(1) is None and line.verdict(1) == ""
+    assert line.within_noise(1) is None and line.verdict(1) == line.judged(1) == ""
 
 
 def test_noise_is_from_the_10th_to_the_90th_percentile_of_the_steps() -> None:
@@ -63,6 +66,12 @@ def test_noise_is_from_the_10th_to_the_90th_percentile_of_the_steps() -> None:
 
 
 # -- values
+
+
+def test_a_list_of_runs_tells_the_time_of_the_step_that_a_comparison_tells() -> None:
+    run = made_run(REPLICAS, seconds=(9.0, 0.3, 0.1, 0.2, 0.4))
+    assert digest(run.summary)["step_seconds"] == step_seconds(run) == 0.2  # of 0.1, 0.2, 0.3 and 0.4 s
+    assert digest(made_run(REPLICAS, seconds=(9.0,)).summary)["step_seconds"] == 9.0
 
 
 def test_idle_time_by_cause_is_a_share_of_all_compute_streams() -> None:
@@ -135,6 +144,19 @@ def test_one_timed_step_makes_no_verdict_on_times_but_one_on_bytes() -> None:
     found = by_key(runs)
     assert found["step_seconds"].verdict(1) == found["bubble"].verdict(1) == ""
     assert found["bytes_dp"].verdict(1) == "better"
+
+
+def test_one_timed_step_makes_no_verdict_on_hidden_communication() -> None:
+    slow = replace(LIFELIKE, collective=10 * LIFELIKE.collective)
+    line = by_key([made_run(REPLICAS, seconds=(0.2,)), made_run(REPLICAS, slow, seconds=(0.2,))])["overlap_dp"]
+    assert line.difference(1) and line.noise == (None, None) and line.verdict(1) == ""
+
+
+def test_what_a_rank_receives_is_not_among_what_it_sends() -> None:
+    job = PIPELINE.options() | {"cluster": "toy-2x4"}
+    line = by_key([lab.simulate(**job), lab.simulate(**job)])["bytes_pp"]
+    # the first stage sends each activation of the batch once, [seq, batch, hidden] in fp32, and gets as many gradients
+    assert line.values[0] == 64 * 16 * 64 * 4
 
 
 # -- runs of every kind

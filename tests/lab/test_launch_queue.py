@@ -29,6 +29,7 @@ from lab.launch_queue import Launch, LaunchQueue
 from lab.launch_seat import FUTILE_STARTS, Seat
 from lab.launch_table import LaunchTable
 from lab.launch_worker import Watched
+from lab.notes import LONGEST_NAME, read_notes
 from lab.runs import RunNotFound, Store, StoreError
 from tests.lab.conftest import PretendedLaunch
 
@@ -166,6 +167,15 @@ def test_a_stopped_run_has_ended_though_its_tables_are_still_made(
         assert (stopped.state, stopped.message) == ("stopped", "stopped by the user")
     table.end(launch.id, "failed", "by something later")
     assert queue.get(launch.id) == stopped
+
+
+def test_a_run_gets_the_name_of_its_launch(queue: LaunchQueue, table: LaunchTable, root: Path) -> None:
+    launch, store = queue.add(JOB, name="ZeRO\n on \ud800two " + 99 * "x"), Store(root)
+    table.take(GONE)
+    info = store.create(JOB, ("lab",))
+    with Watched(launch, table, store) as watched:
+        watched(Progress(phase="starting", run_id=info.id, world_size=4, steps=3))
+    assert launch.name == read_notes(store.folder(info.id)).name == ("ZeRO on two " + 99 * "x")[:LONGEST_NAME]
 
 
 # -- whoever looks -------------------------------------------------------------------------------------------

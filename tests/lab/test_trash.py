@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from engine.job import Job
 from lab.folder import RunInfo
 from lab.runs import RunNotFound
 from lab.store import Store
-from lab.trash import delete, deleted, empty, restore
+from lab.trash import KEPT_DAYS, delete, deleted, empty, restore
 
 
 @pytest.fixture
@@ -52,9 +53,10 @@ def test_only_runs_of_the_store_can_be_deleted_or_brought_back(store: Store, tmp
 
 
 def test_what_was_deleted_long_ago_goes_for_good(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = ended(store)
+    old, new, next_week = ended(store), ended(store), time.time() + (KEPT_DAYS + 1) * 86400
     delete(store, old.id)
     empty(store)
     assert deleted(store) == [old.id]
-    empty(store, days=-1)
-    assert deleted(store) == [] and not os.path.lexists(store.root / ".deleted" / old.id)
+    monkeypatch.setattr(time, "time", lambda: next_week)
+    delete(store, new.id)
+    assert deleted(store) == [new.id] and not os.path.lexists(store.root / ".deleted" / old.id)
