@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import streamlit as st
-
 from dashboard import data
 from dashboard.address import set_choice
+from dashboard.go import go
 from engine.job import Job
 from lab.commands import DEMO
 from lab.launch_queue import Launch, LaunchQueue
@@ -33,4 +32,4 @@ def start_demo() -> None:
 def watch(launch: Launch) -> None:
     """Goes to the page that shows a launch live."""
     set_choice("live", f"launch {launch.id}")
-    st.switch_page("app_pages/live.py", query_params={"live": f"launch {launch.id}"})
+    go("live", live=f"launch {launch.id}")

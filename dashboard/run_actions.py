@@ -8,6 +8,7 @@ import streamlit as st
 
 from dashboard import data
 from dashboard.address import set_choice
+from dashboard.go import go
 from dashboard.show import escaped
 from dashboard.table import Listed
 from lab.comparing import MOST_COMPARED
@@ -31,7 +32,7 @@ def actions(picked: Sequence[Listed]) -> None:
             "Compare", type="primary" if few else "secondary", disabled=not few, icon=":material/compare_arrows:"
         ):
             set_choice("runs", ids)
-            st.switch_page("app_pages/compare.py", query_params={"runs": ",".join(ids)})
+            go("compare", runs=",".join(ids))
         starred = all(run.notes.star for run in picked)
         st.button(
             "Take star off" if starred else "Star",
@@ -47,8 +48,7 @@ def actions(picked: Sequence[Listed]) -> None:
 def _open(run: Listed) -> None:
     info = run.entry.info
     set_choice("run", info.id)
-    page = "live" if info.status == "running" else "pipeline"
-    st.switch_page(f"app_pages/{page}.py", query_params={"run": info.id})
+    go("live" if info.status == "running" else "pipeline", run=info.id)
 
 
 def _names(picked: Sequence[Listed]) -> None:
