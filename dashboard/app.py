@@ -6,6 +6,8 @@ from pathlib import Path
 
 import streamlit as st
 
+from dashboard.go import leave
+
 st.set_page_config(page_title="Shardlab", page_icon="🧩", layout="wide")
 st.html(Path(__file__).parent / "style.css")
 
@@ -23,4 +25,5 @@ PAGES = [
 ]
 
 page = st.navigation(PAGES)
+leave()
 page.run()

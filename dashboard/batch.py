@@ -6,6 +6,7 @@ import streamlit as st
 
 from dashboard import data
 from dashboard.address import set_choice
+from dashboard.go import go
 from dashboard.launching import queue
 from dashboard.show import escaped
 from lab.comparing import MOST_COMPARED
@@ -31,7 +32,7 @@ def strip() -> None:
             ids = ids[:MOST_COMPARED]
             set_choice("runs", ids)
             set_choice("base", ids[0])
-            st.switch_page("app_pages/compare.py", query_params={"runs": ",".join(map(str, ids))})
+            go("compare", runs=",".join(map(str, ids)))
 
 
 def goes_on() -> bool:

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import streamlit as st
 
+from dashboard.go import go
 from dashboard.launching import start_demo
 
 
@@ -21,5 +22,5 @@ def no_runs() -> NoReturn:
             if st.button("Run the demo", type="primary", icon=":material/play_arrow:"):
                 start_demo()
             if st.button("Choose a plan of my own", icon=":material/tune:"):
-                st.switch_page("app_pages/launch.py")
+                go("launch")
     st.stop()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import streamlit as st
-
 from dashboard import data
 from dashboard.address import set_choice
+from dashboard.go import go
 from engine.job import Job
 from lab.commands import DEMO
 from lab.launch_queue import Launch, LaunchQueue
@@ -44,4 +43,4 @@ def watch_run(run_id: str) -> None:
 def _watch(choice: str) -> None:
     """choice: as in `dashboard.live_run.choose_live`."""
     set_choice("live", choice)
-    st.switch_page("app_pages/live.py", query_params={"live": choice})
+    go("live", live=choice)

@@ -7,6 +7,7 @@ import streamlit as st
 
 from dashboard import batch, data
 from dashboard.address import set_choice
+from dashboard.go import go
 from dashboard.launching import queue
 from dashboard.live_figures import losses_figure, memory_now_figure
 from dashboard.live_run import Wish, snapshot
@@ -88,7 +89,7 @@ def _headline(now: Snapshot, launch: Launch | None) -> None:
         st.warning(escaped(info.message or ""), title=f"{info.status.capitalize()} after {len(now.steps)} steps")
     if info.status != "running" and now.steps and st.button("Look at it closely", icon=":material/search:"):
         set_choice("run", info.id)
-        st.switch_page("app_pages/pipeline.py", query_params={"run": info.id})
+        go("pipeline", run=info.id)
 
 
 def _numbers(now: Snapshot) -> None:

@@ -8,6 +8,7 @@ import streamlit as st
 
 from dashboard import data
 from dashboard.address import set_choice
+from dashboard.go import go
 from dashboard.launching import watch_run
 from dashboard.show import escaped
 from dashboard.table import Listed
@@ -32,7 +33,7 @@ def actions(picked: Sequence[Listed]) -> None:
             "Compare", type="primary" if few else "secondary", disabled=not few, icon=":material/compare_arrows:"
         ):
             set_choice("runs", ids)
-            st.switch_page("app_pages/compare.py", query_params={"runs": ",".join(ids)})
+            go("compare", runs=",".join(ids))
         starred = all(run.notes.star for run in picked)
         st.button(
             "Take star off" if starred else "Star",
@@ -50,7 +51,7 @@ def _open(run: Listed) -> None:
     if info.status == "running":
         watch_run(info.id)
     set_choice("run", info.id)
-    st.switch_page("app_pages/pipeline.py", query_params={"run": info.id})
+    go("pipeline", run=info.id)
 
 
 def _names(picked: Sequence[Listed]) -> None:
