@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import streamlit as st
 
+from dashboard import launching
 from dashboard.launching import watch_run
 from engine.job import Job
 from lab.folder import Owner
@@ -19,7 +19,7 @@ def test_a_run_is_watched_as_the_launch_it_is_of_or_else_as_itself(
     empty: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visited: list[tuple[str, Any]] = []
-    monkeypatch.setattr(st, "switch_page", lambda page, query_params: visited.append((page, query_params)))
+    monkeypatch.setattr(launching, "go", lambda page, **said: visited.append((page, said)))
     info = empty.create(Job(), ())
     watch_run(info.id)
     with Seat.take(empty.root) or pytest.fail("somebody has the seat"):
@@ -28,4 +28,4 @@ def test_a_run_is_watched_as_the_launch_it_is_of_or_else_as_itself(
         table.take(Owner.this_process())
         table.tell(number, "running", info.id, 0)
         watch_run(info.id)
-    assert visited == [("app_pages/live.py", {"live": choice}) for choice in (info.id, f"launch {number}")]
+    assert visited == [("live", {"live": choice}) for choice in (info.id, f"launch {number}")]
