@@ -13,6 +13,7 @@ from engine.job import Hardware, Job
 from lab import figures
 from lab.clusters import default_cluster, find_cluster
 from lab.facts import bubble, bytes_by_axis
+from lab.figures.grid import Colour
 from lab.runs import Run
 from lab.simulation import simulate_job
 from lab.timeline.streamlit import timeline
@@ -43,9 +44,14 @@ def meaning(job: Job) -> None:
     with st.grid(min_column_width=150):
         for what, words in facts.items():
             st.metric(what, words)
+    pictures(run, "stage")
+
+
+def pictures(run: Run, colour: Colour) -> None:
+    """What a simulation of a plan does, where its ranks are, and what they hold. colour: of the grid's ranks."""
     timeline(data.drawn_of(run), key="plan timeline", theme=theme(), label="Timeline of the plan")
     left, right = st.columns(2)
     with left:
-        figure(figures.grid(run, colour="stage", theme=theme()), "plan grid", "Each ball is a process.")
+        figure(figures.grid(run, colour=colour, theme=theme()), "plan grid", f"Each ball is a rank, by its {colour}.")
     with right:
         figure(figures.memory(run, theme=theme()), "plan memory", "Predicted peak of each category, by rank.")

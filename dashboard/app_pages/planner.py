@@ -10,16 +10,14 @@ import streamlit as st
 from dashboard import data
 from dashboard.address import choose
 from dashboard.launching import start, watch
-from dashboard.meaning import simulated
-from dashboard.show import escaped, figure, theme
+from dashboard.meaning import pictures, simulated
+from dashboard.show import escaped
 from engine.job import Job, JobRefused
 from engine.planner import Candidate, Search
 from engine.presets import PRESETS, preset
-from lab import figures
 from lab.clusters import cluster_names
 from lab.planning import plan
 from lab.scaled_down import scaled_down, what_changed
-from lab.timeline.streamlit import timeline
 from lab.wording import parameter_count, percent
 
 OWN = "my own"
@@ -123,12 +121,7 @@ def _closer(one: Candidate, cluster: str) -> None:
         if not detail.open:
             return
         run = simulated(Job.from_options(one.job, steps=1, cluster=cluster), str(data.store().root))
-        timeline(data.drawn_of(run), key="planned", theme=theme(), label="Timeline of the plan")
-        left, right = st.columns(2)
-        with left:
-            figure(figures.grid(run, colour="node", theme=theme()), "planned grid", "Ranks by node of the cluster.")
-        with right:
-            figure(figures.memory(run, theme=theme()), "planned memory", "Predicted peak of each category.")
+        pictures(run, "node")
 
 
 st.title("Planner")
