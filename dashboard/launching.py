@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard import data
 from dashboard.address import set_choice
 from engine.job import Job
-from lab.commands import DEMO
+from lab.job_presets import DEMO
 from lab.launch_queue import Launch, LaunchQueue
 
 
