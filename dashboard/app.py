@@ -7,6 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard.go import leave
+from dashboard.show import in_words
 
 st.set_page_config(page_title="Shardlab", page_icon="🧩", layout="wide")
 st.html(Path(__file__).parent / "style.css")
@@ -26,4 +27,5 @@ PAGES = [
 
 page = st.navigation(PAGES)
 leave()
-page.run()
+with in_words():
+    page.run()

@@ -13,7 +13,7 @@ import streamlit as st
 from dashboard import data
 from engine.job import Job
 from lab.clusters import cluster_names
-from lab.commands import DEMO
+from lab.job_presets import DEMO
 from lab.options import SECTIONS, field_docs, whole_numbers
 
 FIRST = ("dp", "tp", "pp", "zero", "schedule", "microbatches", "chunks", "layers", "hidden", "batch", "steps")

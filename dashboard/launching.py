@@ -6,7 +6,7 @@ from dashboard import data
 from dashboard.address import set_choice
 from dashboard.go import go
 from engine.job import Job
-from lab.commands import DEMO
+from lab.job_presets import DEMO
 from lab.launch_queue import Launch, LaunchQueue
 
 

@@ -44,14 +44,14 @@ def meaning(job: Job) -> None:
     with st.grid(min_column_width=150):
         for what, words in facts.items():
             st.metric(what, words)
-    pictures(run, "stage", "Each ball is a process.")
+    pictures(run, "stage")
 
 
-def pictures(run: Run, colour: Colour, of_grid: str) -> None:
-    """What a simulated run would do, where, and with which memory. colour, of_grid: of the grid, and how to read it."""
+def pictures(run: Run, colour: Colour) -> None:
+    """What a simulation of a plan does, where its ranks are, and what they hold. colour: of the grid's ranks."""
     timeline(data.drawn_of(run), key="plan timeline", theme=theme(), label="Timeline of the plan")
     with st.grid(min_column_width=ROOM):
         with st.container():
-            figure(figures.grid(run, colour=colour, theme=theme()), "plan grid", of_grid)
+            figure(figures.grid(run, colour=colour, theme=theme()), "plan grid", f"Each ball is a rank, by its {colour}.")
         with st.container():
             figure(figures.memory(run, theme=theme()), "plan memory", "Predicted peak of each category, by rank.")

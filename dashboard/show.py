@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import plotly.graph_objects as go
 import streamlit as st
 
 from lab.figures.palette import CONFIG, Theme
+from lab.runs import RunCorrupt, RunNotFound, StoreError
 
 SHOWN = {**CONFIG, "toImageButtonOptions": {"format": "svg"}}
 STILL = {**CONFIG, "displayModeBar": False, "scrollZoom": False}
@@ -36,6 +39,15 @@ def figure(fig: go.Figure, key: str, how: str = "", *, still: bool = False, **op
     if how:
         st.caption(how)
     return found
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """Tells trouble with the store in one sentence, where Streamlit would show a traceback."""
+    try:
+        yield
+    except (StoreError, RunNotFound, RunCorrupt) as error:
+        st.error(escaped(str(error)))
 
 
 def plain(text: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.job import Job, JobRefused
+from lab.job_presets import DEMO
 from lab.options import given, job_of, number, whole_number
 from lab.runs import Run, Store, StoreError, load
 from lab.runs import runs as all_runs
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from engine.program import Program
 
 OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
-DEMO: dict[str, Any] = {"dp": 2, "tp": 2, "pp": 2, "zero": 1}
 
 
 def say(status: str, message: str, code: int, *, as_json: bool, run_id: str | None = None) -> int:

@@ -21,8 +21,9 @@ class Preset:
     values: tuple[Any, ...] = ()
 
 
+DEMO: dict[str, Any] = {"dp": 2, "tp": 2, "pp": 2, "zero": 1}
 PRESETS: dict[str, Preset] = {
-    "2 × 2 × 2": Preset("All three axes at once, with ZeRO-1", {"dp": 2, "tp": 2, "pp": 2, "zero": 1}),
+    "2 × 2 × 2": Preset("All three axes at once, with ZeRO-1", DEMO),
     "ZeRO-1 against ZeRO-3": Preset(
         "What does ZeRO-3 save, and what does it send for it?", {"dp": 4, "layers": 8}, "zero", (1, 3)
     ),

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from lab.folder import read_entry
 from lab.launch_seat import LOG, Seat, end_worker
-from lab.launch_table import ACTIVE, CANCELLED_EARLY, Launch, LaunchTable, State
+from lab.launch_table import Launch, LaunchTable, State
 from lab.store import RunNotFound, Store, StoreError, settle
 
 if TYPE_CHECKING:
     from engine.job import Job
 
-__all__ = ["ACTIVE", "CANCELLED_EARLY", "Launch", "LaunchQueue", "State"]
+__all__ = ["Launch", "LaunchQueue", "State"]
 
 IDLE = 120.0
 """Seconds that a worker stays when there is nothing to do, with torch loaded for the next launch."""

@@ -32,8 +32,7 @@ _SHOWN = "id, name, job, parity, state, run_id, steps_done, message, created, en
 _FIELDS = (
     "id", "name", "job", "parity", "state", "run_id", "steps_done", "message", "created", "ended", "cancelling",
 )  # fmt: skip
-_IS_BUSY = "state IN ('starting', 'running')"
-_IS_ACTIVE = "state IN ('queued', 'starting', 'running')"
+_IS_BUSY, _IS_ACTIVE = f"state IN {BUSY}", f"state IN {ACTIVE}"  # a tuple of words is written as SQL writes it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +72,6 @@ class LaunchTable:
     def __init__(self, root: Path) -> None:
         self._file = LaunchFile(root)
         self._do = self._file.do
-
-    def exists(self) -> bool:
-        """Whether anything was ever wished here."""
-        return self._file.path.exists()
 
     # -- wishing ---------------------------------------------------------------------------------------------
 

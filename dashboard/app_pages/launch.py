@@ -10,7 +10,7 @@ from dashboard import data
 from dashboard.form import fill, job_form, label
 from dashboard.launching import start, watch
 from dashboard.meaning import meaning
-from dashboard.show import escaped
+from dashboard.show import escaped, in_words
 from engine.job import SCHEDULES, Job, JobRefused
 from lab.command_line import command_line
 from lab.execute import refuse
@@ -91,6 +91,7 @@ def _same_elsewhere(jobs: list[Job], parity: bool) -> None:
 
 
 @st.fragment
+@in_words()
 def _page() -> None:
     _presets()
     try:

@@ -120,7 +120,7 @@ def _closer(one: Candidate, cluster: str) -> None:
     with st.expander("Its timeline, grid and memory, simulated", on_change="rerun") as detail:
         if detail.open:
             run = simulated(Job.from_options(one.job, steps=1, cluster=cluster), str(data.store().root))
-            pictures(run, "node", "Ranks by node of the cluster.")
+            pictures(run, "node")
 
 
 st.title("Planner")

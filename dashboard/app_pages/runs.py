@@ -11,7 +11,7 @@ from dashboard import data
 from dashboard.empty import no_runs
 from dashboard.launching import queue, watch
 from dashboard.run_actions import actions, undo_bar
-from dashboard.show import escaped
+from dashboard.show import escaped, in_words
 from dashboard.table import STATUSES, Listed, Wanted, frame, wanted
 
 COLUMNS = {
@@ -56,6 +56,7 @@ def _waiting() -> None:
 
 
 @st.fragment(run_every=3.0)
+@in_words()
 def _table() -> None:
     """Anew every three seconds: runs come from notebooks and terminals too."""
     _waiting()

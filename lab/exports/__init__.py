@@ -16,7 +16,8 @@ from engine.job import JobRefused
 from lab.runs import RunCorrupt, StoreError
 
 if TYPE_CHECKING:
-    from lab.exports.parts import Exportable, Part
+    from lab.exports.parts import Part
+    from lab.recorded_run import RecordedRun
 
 __all__ = ["FORMATS", "OF_A_STEP", "default_name", "export", "export_bytes"]
 
@@ -30,7 +31,7 @@ OF_A_STEP = ("perfetto", "hta")
 """The formats that can be of one step."""
 
 
-def export(run: Exportable, format: str, path: str | Path, step: int | None = None) -> Path:
+def export(run: RecordedRun, format: str, path: str | Path, step: int | None = None) -> Path:
     """Writes a run for another tool and returns where: a file for "perfetto", else a folder; in a path that ends in
     .zip the same, zipped. Old files of these names are replaced, each in one step.
 
@@ -55,7 +56,7 @@ def export(run: Exportable, format: str, path: str | Path, step: int | None = No
     return target
 
 
-def export_bytes(run: Exportable, format: str, step: int | None = None) -> tuple[str, bytes, str]:
+def export_bytes(run: RecordedRun, format: str, step: int | None = None) -> tuple[str, bytes, str]:
     """(file name, content, MIME type) of an export, for a download: "perfetto" as it is, the others as a zip.
 
     Raises what `export` raises.
@@ -71,12 +72,12 @@ def export_bytes(run: Exportable, format: str, step: int | None = None) -> tuple
     return f"{name}.zip", file.getvalue(), "application/zip"
 
 
-def default_name(run: Exportable, format: str) -> str:
+def default_name(run: RecordedRun, format: str) -> str:
     """What an export is called that nobody has named."""
     return f"{run.id}.perfetto.json" if format == "perfetto" else f"{run.id}-{format}"
 
 
-def _parts(run: Exportable, format: str, step: int | None) -> list[Part]:
+def _parts(run: RecordedRun, format: str, step: int | None) -> list[Part]:
     """The files of an export, none of them written yet."""
     _refuse(run, format, step)
     if format == "perfetto":
@@ -90,7 +91,7 @@ def _parts(run: Exportable, format: str, step: int | None) -> list[Part]:
     return parts(run, step)
 
 
-def _refuse(run: Exportable, format: str, step: int | None) -> None:
+def _refuse(run: RecordedRun, format: str, step: int | None) -> None:
     if format not in FORMATS:
         near = difflib.get_close_matches(format.lower(), FORMATS, n=1, cutoff=0.4)
         mean = f"did you mean {near[0]}?" if near else f"use {', '.join(FORMATS)}."
@@ -110,7 +111,7 @@ def _refuse(run: Exportable, format: str, step: int | None) -> None:
 
 
 @contextmanager
-def _in_words(run: Exportable, path: str) -> Iterator[None]:
+def _in_words(run: RecordedRun, path: str) -> Iterator[None]:
     from pyarrow import ArrowException
 
     try:

@@ -26,8 +26,9 @@ import numpy as np
 from engine.replaying.rows import recorded_steps
 from lab.analysis.overlap import blocking, communicating
 from lab.analysis.table import StepOps, step_ops
-from lab.exports.parts import Exportable, Part
+from lab.exports.parts import Part
 from lab.exports.tracks import Track, Tracks, in_order_of_start
+from lab.recorded_run import RecordedRun
 
 Event = dict[str, Any]
 
@@ -35,7 +36,7 @@ _NCCL = {"all_reduce": "AllReduce", "reduce_scatter": "ReduceScatter", "all_gath
 _HOST_THREAD = 0
 
 
-def parts(run: Exportable, step: int | None) -> list[Part]:
+def parts(run: RecordedRun, step: int | None) -> list[Part]:
     """A file for each recorded rank. All steps are read here, once; a file is made when it is written."""
     steps = recorded_steps(run.recording) if step is None else [step]
     origin = int(step_ops(run.recording, steps[0]).start.min())
@@ -47,7 +48,7 @@ def parts(run: Exportable, step: int | None) -> list[Part]:
     return [Part(f"rank{rank:03d}.json", partial(_write, run, rank, events[rank])) for rank in sorted(events)]
 
 
-def _write(run: Exportable, rank: int, events: list[Event], file: IO[bytes]) -> None:
+def _write(run: RecordedRun, rank: int, events: list[Event], file: IO[bytes]) -> None:
     """HTA looks for the rank as text, with a space before the number, and takes the first that it finds."""
     head = {"rank": rank, "world_size": run.job.world_size, "backend": run.summary.get("backend", "")}
     about = {"schemaVersion": 1, "distributedInfo": head, "displayTimeUnit": "ms", "traceName": run.id}

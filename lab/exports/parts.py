@@ -7,27 +7,9 @@ import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO
 
-from engine.job import Job, JobRefused
-from engine.recording import Recording
-
-
-class Exportable(Protocol):
-    """What an export needs of a run; `lab.runs.Run` has it."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-    @property
-    def job(self) -> Job: ...
-    @property
-    def summary(self) -> dict[str, Any]: ...
-    @property
-    def recording(self) -> Recording: ...
+from engine.job import JobRefused
 
 
 @dataclass(frozen=True)

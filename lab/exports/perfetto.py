@@ -25,8 +25,9 @@ from engine.replaying.rows import recorded_steps
 from lab.analysis.memory import memory_over_time
 from lab.analysis.overlap import communicating
 from lab.analysis.table import StepOps, step_ops
-from lab.exports.parts import Exportable, Part
+from lab.exports.parts import Part
 from lab.exports.tracks import Track, Tracks, in_order_of_start
+from lab.recorded_run import RecordedRun
 
 Event = dict[str, Any]
 
@@ -35,12 +36,12 @@ _AMOUNTS = ("flops", "touched_bytes", "logical_bytes", "wire_bytes")
 _PLACES = ("microbatch", "stage")
 
 
-def parts(run: Exportable, step: int | None) -> list[Part]:
+def parts(run: RecordedRun, step: int | None) -> list[Part]:
     """The one file of a run, or of one of its steps."""
     return [Part(f"{run.id}.perfetto.json", partial(_write, run, step))]
 
 
-def _write(run: Exportable, step: int | None, file: IO[bytes]) -> None:
+def _write(run: RecordedRun, step: int | None, file: IO[bytes]) -> None:
     """An event a line."""
     about = {"run": run.id, "status": run.status, "job": run.job.to_toml()}
     file.write(b'{"displayTimeUnit": "ms",\n"traceEvents": [\n')
@@ -49,7 +50,7 @@ def _write(run: Exportable, step: int | None, file: IO[bytes]) -> None:
     file.write(f'\n],\n"otherData": {json.dumps(about, ensure_ascii=False)}}}\n'.encode())
 
 
-def trace_events(run: Exportable, step: int | None = None) -> Iterator[Event]:
+def trace_events(run: RecordedRun, step: int | None = None) -> Iterator[Event]:
     """Every event of the file: names, slices and arrows step by step, counters."""
     recording, mesh = run.recording, mesh_of(run.job)
     steps = recorded_steps(recording) if step is None else [step]

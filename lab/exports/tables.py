@@ -11,20 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.recording import TABLES, stored_table
-from lab.exports.parts import Exportable, Part
+from lab.exports.parts import Part
+from lab.recorded_run import RecordedRun
 
 
-def csv_parts(run: Exportable) -> list[Part]:
+def csv_parts(run: RecordedRun) -> list[Part]:
     """A CSV file a table, with a header; `peers` are ranks with spaces between. -1 means "does not apply"."""
     return _parts(run, "csv", _write_csv)
 
 
-def parquet_parts(run: Exportable) -> list[Part]:
+def parquet_parts(run: RecordedRun) -> list[Part]:
     """The tables as the run's own folder holds them, readable by `engine.recording.read_recording`."""
     return _parts(run, "parquet", _write_parquet)
 
 
-def _parts(run: Exportable, suffix: str, write: Callable[[pa.Table, IO[bytes]], None]) -> list[Part]:
+def _parts(run: RecordedRun, suffix: str, write: Callable[[pa.Table, IO[bytes]], None]) -> list[Part]:
     def table(name: str, file: IO[bytes]) -> None:
         write(stored_table(run.recording, name), file)
 

@@ -18,7 +18,6 @@ from lab.figures.communication import communication_figure, links_figure, matrix
 from lab.figures.compared import communication_compared, idle_compared, losses, memory_compared
 from lab.figures.comparison import comparison_figure
 from lab.figures.grid import Colour, activity_grid, grid_figure, node_grid
-from lab.figures.has_recording import HasRecording
 from lab.figures.ledger import ledger_figure
 from lab.figures.memory import memory_figure
 from lab.figures.memory_by_zero import measured
@@ -29,6 +28,7 @@ from lab.figures.replicas import all_reduce_bytes
 from lab.figures.run_looks import run_colours, run_looks
 from lab.figures.timeline import timeline_figure
 from lab.figures.zero import zero_savings
+from lab.recorded_run import HasRecording
 from lab.wording import SCHEDULE_NAMES
 
 __all__ = [
