@@ -43,7 +43,8 @@ def choose(
     """
     by_text = {str(option): option for option in options}
     kept = st.session_state.get(f"chosen {key}")
-    found = by_text.get(follow(key) or "", kept)
+    said = follow(key)
+    found = kept if said is None else by_text.get(said, kept)
     if found not in options:
         found = options[0] if default is None else default
     widget = f"choose {key}"

@@ -107,6 +107,13 @@ def test_times_can_be_those_of_a_described_cluster(store: Store, visit: Visit) -
     assert charts(visit("pipeline", run=run, cluster="no-such")) == here
 
 
+def test_times_that_the_reader_chooses_stay_chosen(store: Store, visit: Visit) -> None:
+    at = visit("pipeline", run=ids(store)["zero0pp2"])
+    at.selectbox[1].set_value("toy-2x4").run()
+    assert at.selectbox[1].value == "toy-2x4" and at.query_params["cluster"] == "toy-2x4"
+    assert at.run().selectbox[1].value == "toy-2x4"
+
+
 def test_ranks_and_steps_of_the_address_are_chosen_and_wrong_ones_are_not(store: Store, visit: Visit) -> None:
     at = visit("pipeline", run=ids(store)["zero1pp1"], rank="1", step="0", window="1-2")
     assert (at.selectbox[2].value, at.selectbox[3].value) == (1, 0)
