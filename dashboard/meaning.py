@@ -52,6 +52,8 @@ def pictures(run: Run, colour: Colour) -> None:
     timeline(data.drawn_of(run), key="plan timeline", theme=theme(), label="Timeline of the plan")
     with st.grid(min_column_width=ROOM):
         with st.container():
-            figure(figures.grid(run, colour=colour, theme=theme()), "plan grid", f"Each ball is a rank, by its {colour}.")
+            figure(
+                figures.grid(run, colour=colour, theme=theme()), "plan grid", f"Each ball is a rank, by its {colour}."
+            )
         with st.container():
             figure(figures.memory(run, theme=theme()), "plan memory", "Predicted peak of each category, by rank.")
