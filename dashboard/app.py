@@ -7,6 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard.go import leave
+from dashboard.window import turn_to
 
 st.set_page_config(page_title="Shardlab", page_icon="🧩", layout="wide")
 st.html(Path(__file__).parent / "style.css")
@@ -26,4 +27,5 @@ PAGES = [
 
 page = st.navigation(PAGES)
 leave()
+turn_to(page.url_path)
 page.run()
