@@ -8,6 +8,7 @@ import streamlit as st
 
 from dashboard.go import leave
 from dashboard.show import in_words
+from dashboard.window import turn_to
 
 st.set_page_config(page_title="Shardlab", page_icon="🧩", layout="wide")
 st.html(Path(__file__).parent / "style.css")
@@ -27,5 +28,6 @@ PAGES = [
 
 page = st.navigation(PAGES)
 leave()
+turn_to(page.url_path)
 with in_words():
     page.run()

@@ -89,12 +89,12 @@ def _mark(line: Line, i: int) -> str:
 
 def timelines(drawn: Sequence[tuple[str, Drawn]], wished: Window | None) -> Window | None:
     """One below the other on one axis, of the longest; zoom and cursor are shared. Returns the window looked at."""
-    shown = wished
+    found = []
     for i, (name, each) in enumerate(drawn):
         st.markdown(f"**{escaped(name)}**")
         state = timeline(each, key=f"timeline {i}", window=wished, group="compare", theme=theme(), label=name)
-        shown = state.window or shown
-    return shown
+        found.append(state.window)
+    return next((one for one in found if one != wished), wished)
 
 
 def pictures(runs: Sequence[Run], called: Sequence[str]) -> None:

@@ -97,18 +97,23 @@ def _numbers(now: Snapshot) -> None:
     peaks = [most.get("total", 0) for most in now.memory_peak.values()]
     moved = sum(ranks[0] for ranks in now.bytes_so_far.values() if ranks)
     facts = {
-        "Step": f"{len(now.steps):,} of {now.steps_wanted:,}",
+        f"Steps of {now.steps_wanted:,}": f"{len(now.steps):,}",
         "Loss": "–" if last is None else f"{last.loss:.4f}",
         "Tokens a second": "–" if now.tokens_per_second is None else f"{now.tokens_per_second:,.0f}",
         "Peak memory": nbytes(max(peaks)) if peaks else "–",
         "Moved by rank 0": nbytes(moved),
-        "Time so far": seconds(now.seconds),
+        "Time so far" if now.info.status == "running" else "Time": _long(now.seconds),
     }
     if now.info.status == "running":
-        facts["Left, about"] = "–" if now.eta_seconds is None else seconds(now.eta_seconds)
+        facts["Left, about"] = "–" if now.eta_seconds is None else _long(now.eta_seconds)
     with st.grid(min_column_width=150):
         for what, words in facts.items():
             st.metric(what, words)
+
+
+def _long(value: float) -> str:
+    """A time that may take minutes."""
+    return seconds(value) if value < 120 else f"{value / 60:,.0f} min"
 
 
 def _step(now: Snapshot) -> None:

@@ -21,7 +21,7 @@ from lab.trash import KEPT_DAYS, delete, restore
 def actions(picked: Sequence[Listed]) -> None:
     """A row of buttons for the runs that are chosen."""
     if not picked:
-        st.caption(f"Choose rows: one to open, two to {MOST_COMPARED} to compare. The first chosen is the baseline.")
+        st.caption(f"Choose rows: 1 to open, 2 to {MOST_COMPARED} to compare. The first chosen is the baseline.")
         return
     ids = [run.entry.info.id for run in picked]
     one = len(ids) == 1
@@ -58,8 +58,9 @@ def _names(picked: Sequence[Listed]) -> None:
     ids = [run.entry.info.id for run in picked]
     every = [tag for tag in picked[0].notes.tags if all(tag in run.notes.tags for run in picked)]
     with st.form("notes", border=False):
-        name = st.text_input("Name", picked[0].notes.name, max_chars=LONGEST_NAME, disabled=len(ids) > 1)
+        # the list that hangs from the tags covers what comes next: not the button
         tags = st.multiselect("Tags", every, default=every, accept_new_options=True, help="Type one, press Enter")
+        name = st.text_input("Name", picked[0].notes.name, max_chars=LONGEST_NAME, disabled=len(ids) > 1)
         if st.form_submit_button("Save"):
             for run in picked:
                 kept = [tag for tag in run.notes.tags if tag not in every]
@@ -97,7 +98,8 @@ def undo_bar() -> None:
     if not gone:
         return
     with st.container(horizontal=True, vertical_alignment="center", border=True):
-        st.write(f"{len(gone)} run{'s' * (len(gone) > 1)} deleted. They are kept for {KEPT_DAYS:g} days.")
+        words = "1 run deleted. It is" if len(gone) == 1 else f"{len(gone)} runs deleted. They are"
+        st.write(f"{words} kept for {KEPT_DAYS:g} days.")
         st.button("Undo", icon=":material/undo:", on_click=_restore, args=(gone,))
 
 

@@ -5,15 +5,32 @@ from __future__ import annotations
 import math
 import re
 
+import streamlit as st
+
 from dashboard.address import follow, tell
 
 Window = tuple[float, float]
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)")
 
 
+def turn_to(page: str) -> None:
+    """Forgets, on the way to another page, which window a link wished for and which one the address has."""
+    if st.session_state.get("page of window") != page:
+        st.session_state["page of window"] = page
+        st.session_state.pop("wished window", None)
+        st.session_state.pop("told window", None)
+
+
 def from_address() -> Window | None:
-    """The window of a link that was just opened; None if the address says nothing new, or nothing sensible."""
-    return parsed(follow("window") or "")
+    """The window of the link that was opened, in every run of the page's script.
+
+    It has to be said again, whatever the reader does: to a timeline a change is a wish, and nothing would be one.
+    """
+    said = follow("window")
+    if said is not None:
+        st.session_state["wished window"] = parsed(said)
+    wished: Window | None = st.session_state.get("wished window")
+    return wished
 
 
 def to_address(window: Window | None) -> None:

@@ -58,6 +58,7 @@ def _variants() -> tuple[str, tuple[Any, ...]]:
             [None, *VARIED],
             key="vary",
             persist_state="session",
+            placeholder="nothing: one run",
             format_func=lambda name: "nothing: one run" if name is None else label(name),
         )
         if knob is None:

@@ -37,7 +37,7 @@ if run.job.plan.pp > 1:
     figure(
         figures.bubble_curve([run], run.job, theme=theme()),
         "curve",
-        "The line is the schedule's formula; the mark is this run.",
+        "The line is the schedule's formula; the marks are this run, measured and with one unit of time an action.",
     )
     with st.expander("The same job under every schedule", on_change="rerun") as others:
         if others.open:
