@@ -33,6 +33,7 @@ def actions(picked: Sequence[Listed]) -> None:
             "Compare", type="primary" if few else "secondary", disabled=not few, icon=":material/compare_arrows:"
         ):
             set_choice("runs", ids)
+            set_choice("base", ids[0])
             go("compare", runs=",".join(ids))
         starred = all(run.notes.star for run in picked)
         st.button(
@@ -41,8 +42,11 @@ def actions(picked: Sequence[Listed]) -> None:
             on_click=_each,
             args=(ids, lambda run_id: _note(run_id, star=not starred)),
         )
-        with st.popover("Name and tags", icon=":material/sell:"):
-            _names(picked)
+        if st.session_state.pop("noted", False):
+            st.session_state["noting"] = False
+        with st.popover("Name and tags", icon=":material/sell:", key="noting", on_change="rerun") as noting:
+            if noting.open:
+                _names(picked)
         st.button("Delete", icon=":material/delete:", on_click=_delete, args=(ids,))
 
 
@@ -66,6 +70,7 @@ def _names(picked: Sequence[Listed]) -> None:
                 kept = [tag for tag in run.notes.tags if tag not in every]
                 more = {} if len(ids) > 1 else {"name": name}
                 _note(run.entry.info.id, tags=[*kept, *tags], **more)
+            st.session_state["noted"] = True  # the next run of the script closes what is open in this one
             st.rerun()
 
 
