@@ -21,7 +21,7 @@ from lab.folder import TABLES, Entry, entry_from_json, read_entry
 if TYPE_CHECKING:
     from lab.store import Store
 
-VERSION = 2  # of the table below; another number in the file means: throw it away
+VERSION = 3  # of the table below; another number in the file means: throw it away
 _WATCHED = ("run.json", "summary.json", "live", *(f"{name}.parquet" for name in TABLES))
 _PATIENCE = 2.0  # seconds to wait for another process that is writing
 Rows = dict[str, tuple[str, str]]  # id: (signature, entry as JSON)
