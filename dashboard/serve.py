@@ -14,6 +14,7 @@ import webbrowser
 from argparse import Namespace
 from pathlib import Path
 
+from lab import trash
 from lab.ports import LOOPBACK, free_port, wished_port
 from lab.store import Store
 
@@ -28,6 +29,7 @@ SAFE = (
     "--server.headless=true",
     "--server.fileWatcherType=none",
     "--browser.gatherUsageStats=false",
+    "--client.showErrorDetails=none",
     "--logger.hideWelcomeMessage=true",
     "--logger.level=error",
 )
@@ -62,6 +64,7 @@ def _announce(port: int, as_json: bool, browser: bool) -> None:
     print(json.dumps(facts) if as_json else f"\n    {url}\n\nCtrl-C ends the dashboard.", flush=True)
     if browser:
         webbrowser.open(url)
+    trash.empty(Store())  # what was deleted a week ago
 
 
 def _answers(port: int) -> bool:
