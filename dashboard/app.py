@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dashboard.trouble import in_words
+
 st.set_page_config(page_title="Shardlab", page_icon="🧩", layout="wide")
 
 PAGES = {
@@ -25,4 +27,5 @@ PAGES = {
 }
 
 page = st.navigation(PAGES)
-page.run()
+with in_words():
+    page.run()

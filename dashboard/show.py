@@ -14,6 +14,9 @@ SHOWN = {**CONFIG, "toImageButtonOptions": {"format": "svg"}}
 STILL = {**CONFIG, "displayModeBar": False, "scrollZoom": False}
 """For figures that are drawn anew all the time: a zoom in them would be lost, so there is none."""
 
+MOST_TOLD = 2000
+"""Letters of a message; all of it is in the run's folder."""
+
 
 def theme() -> Theme:
     """Of the page that looks."""
@@ -38,6 +41,12 @@ def figure(fig: go.Figure, key: str, how: str = "", *, still: bool = False, **op
 def plain(text: str) -> str:
     """Text with plotly's few tags as plain text."""
     return " ".join(re.sub(r"<[^>]*>", " ", text).split())
+
+
+def told(message: str) -> str:
+    """What a run says of its end, or an error, letter for letter; of a very long one the beginning."""
+    text = message.strip()
+    return escaped(text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]} …")
 
 
 def escaped(text: str) -> str:

@@ -11,6 +11,7 @@ from dashboard.form import fill, job_form, label
 from dashboard.launching import start, watch
 from dashboard.meaning import meaning
 from dashboard.show import escaped
+from dashboard.trouble import in_words
 from engine.job import SCHEDULES, Job, JobRefused
 from lab.command_line import command_line
 from lab.execute import refuse
@@ -75,7 +76,7 @@ def _start(jobs: list[Job], name: str, knob: str, parity: bool) -> None:
     try:
         launches = start(jobs, names, parity=parity)
     except (JobRefused, StoreError) as error:
-        st.error(str(error))
+        st.error(escaped(str(error)))
         return
     st.session_state["batch"] = [launch.id for launch in launches]
     watch(launches[0])
@@ -92,6 +93,7 @@ def _same_elsewhere(jobs: list[Job], parity: bool) -> None:
 
 
 @st.fragment
+@in_words()
 def _page() -> None:
     _presets()
     try:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from dashboard import data
 from dashboard.empty import no_runs
 from dashboard.launching import queue, watch
 from dashboard.run_actions import actions, undo_bar
+from dashboard.show import escaped, told
 from dashboard.table import STATUSES, Listed, Wanted, frame, wanted
+from dashboard.trouble import in_words
 
 COLUMNS = {
     "★": st.column_config.TextColumn(width=30),
@@ -52,6 +56,7 @@ def _waiting() -> None:
 
 
 @st.fragment(run_every=3.0)
+@in_words()
 def _table() -> None:
     """Anew every three seconds: runs come from notebooks and terminals too."""
     _waiting()
@@ -63,13 +68,32 @@ def _table() -> None:
     if not shown:
         st.info("No run fits all of that. Take a filter away.")
         return
+    picked = _picked(shown)
+    actions(picked)
+    ended = [run for run in picked if run.entry.info.message]
+    for run in ended:
+        info = run.entry.info
+        st.error(told(info.message), title=escaped(f"{info.status}: {data.called(info)}"))
+
+
+def _picked(shown: list[Listed]) -> list[Listed]:
+    """Shows the table; the runs whose rows are chosen, in the order in which they were.
+
+    A browser knows rows by their places alone. So a list of other runs is another table, in which the runs that were
+    chosen are chosen still, wherever they are now: nobody shall delete a run that has come since.
+    """
+    at = {run.entry.info.id: i for i, run in enumerate(shown)}
+    known: dict[str, Any] = st.session_state.setdefault("table", {"ids": [], "picked": [], "number": 0})
+    if known["ids"] != list(at):
+        known |= {"ids": list(at), "number": known["number"] + 1}
     rows = frame(shown)
     hidden = [name for name in ("★", "Name", "Tags", "Message") if not rows[name].astype(bool).any()]
     chosen = st.dataframe(
         rows,
-        key="table",
+        key=f"table {known['number']}",
         on_select="rerun",
         selection_mode="multi-row",
+        selection_default={"selection": {"rows": [at[one] for one in known["picked"] if one in at]}},
         hide_index=True,
         column_config=COLUMNS,
         column_order=[str(name) for name in rows if name not in hidden],
@@ -77,10 +101,8 @@ def _table() -> None:
         alt=f"{len(rows)} runs, newest first",
     )
     picked = [shown[i] for i in chosen.selection.rows if i < len(shown)]
-    actions(picked)
-    ended = [run for run in picked if run.entry.info.message]
-    for run in ended:
-        st.error(run.entry.info.message, title=f"{run.entry.info.status}: {data.called(run.entry.info)}")
+    known["picked"] = [run.entry.info.id for run in picked]
+    return picked
 
 
 st.title("Runs")
