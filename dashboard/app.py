@@ -7,7 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard.go import leave
-from dashboard.show import in_words
+from dashboard.trouble import in_words
 from dashboard.window import turn_to
 
 st.set_page_config(page_title="Shardlab", page_icon="🧩", layout="wide")

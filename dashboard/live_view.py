@@ -11,7 +11,8 @@ from dashboard.go import go
 from dashboard.launching import queue
 from dashboard.live_figures import losses_figure, memory_now_figure
 from dashboard.live_run import Wish, snapshot
-from dashboard.show import escaped, figure, theme
+from dashboard.show import escaped, figure, theme, told
+from dashboard.trouble import in_words
 from engine.job import Job
 from engine.mesh import mesh_of
 from lab.launch_queue import Launch
@@ -25,6 +26,7 @@ EVERY = 1.0
 SIGNS = {"computing": "▶", "waiting": "…", "writing": "✎", "done": "✔", "starting": "○", "unknown": "?"}
 
 
+@in_words()
 def show(wish: Wish, goes_on: bool, live: bool) -> None:
     """One look at a run that went on, or did not, when the page was drawn.
 
@@ -74,22 +76,28 @@ def _headline(now: Snapshot, launch: Launch | None) -> None:
     info = now.info
     plan = escaped(data.plan_words(info.job))
     if now.problem:
-        st.error(escaped(now.problem), title="This run cannot be read")
+        st.error(told(now.problem), title="This run cannot be read")
     elif info.status == "running":
         cancelling = launch is not None and launch.cancelling
         st.progress(
             min(len(now.steps) / max(1, now.steps_wanted), 1.0),
             "Ending its processes …" if cancelling else f"{plan} · step {len(now.steps):,} of {now.steps_wanted:,}",
         )
+    elif info.status == "simulated":
+        st.info(f"{plan}: simulated, so nothing goes on here.")
     elif info.status == "finished":
         parity = data.run_of(data.key_of(info.id)).digest.get("parity")
         words = {True: "✔ Equal to one process", False: "✘ Differs from one process", None: "Finished"}[parity]
         (st.error if parity is False else st.success)(f"{words}. {plan}, {len(now.steps)} steps.")
     else:
-        st.warning(escaped(info.message or ""), title=f"{info.status.capitalize()} after {len(now.steps)} steps")
+        st.warning(told(_ending(now)), title=f"{info.status.capitalize()} after {len(now.steps)} steps")
     if info.status != "running" and now.steps and st.button("Look at it closely", icon=":material/search:"):
         set_choice("run", info.id)
         go("pipeline", run=info.id)
+
+
+def _ending(now: Snapshot) -> str:
+    return now.info.message.strip() or "Its folder does not say why."
 
 
 def _numbers(now: Snapshot) -> None:

@@ -10,7 +10,7 @@ from dashboard import data
 from dashboard.address import choose, set_choice
 from dashboard.downloads import downloads
 from dashboard.empty import no_runs
-from dashboard.show import escaped
+from dashboard.show import escaped, told
 from engine.job import JobRefused
 from lab import analysis
 from lab.clusters import cluster_names
@@ -43,7 +43,9 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
     infos = {entry.info.id: entry.info for entry in entries}
     default = next((entry.info.id for entry in entries if entry.digest.get("steps")), entries[0].info.id)
     if (wished := st.query_params.get("run")) and wished not in infos:
-        st.warning(escaped(f"The link names a run that is not in this store: {wished[:60]!r}. Another one is shown."))
+        st.warning(
+            f"The link names a run that is not in this store: {escaped(repr(wished[:60]))}. Another one is shown."
+        )
     run_id = choose("run", "Run", list(infos), lambda one: data.called(infos[one]), default)
     key = data.key_of(run_id)
     run = _readable(data.run_of(key))
@@ -54,7 +56,7 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
         step = _choose_step(shown) if steps else None
         downloads(key, shown, cluster)
     if infos[run_id].status in ("failed", "killed", "stopped"):
-        st.warning(escaped(f"This run {_ended(run)} What it did before is shown."))
+        st.warning(f"This run {told(_ended(run))} What it did before is shown.")
     return Chosen(key, shown, cluster, rank, step)
 
 
@@ -79,16 +81,17 @@ def _readable(run: Run) -> Run:
     except RunCorrupt as error:
         damage = str(error) if run.status in WHOLE else ""  # others may have ended before there was anything to read
     if damage:
-        st.error(f"This run's folder is damaged: {escaped(damage)}. The other runs are not touched by that.")
+        st.error(f"This run's folder is damaged: {told(damage.rstrip('.'))}. The other runs are not touched by that.")
     else:
         words = "It goes on: its first step is not done yet." if run.status == "running" else f"It {_ended(run)}"
-        st.info(f"This run has completed no step. {escaped(words)}")
+        st.info(f"This run has completed no step. {told(words)}")
     st.stop()
 
 
 def _ended(run: Run) -> str:
     verb = {"failed": "failed", "killed": "was killed", "stopped": "was stopped"}.get(run.status, run.status)
-    return f"{verb}: {run.message.splitlines()[0].rstrip('.')}." if run.message else f"{verb}."
+    why = run.message.strip().partition("\n")[0].rstrip(".")
+    return f"{verb}: {why}." if why else f"{verb}."
 
 
 def _choose_times(run: Run) -> str:
@@ -102,7 +105,7 @@ def _replayed(key: data.Key, cluster: str) -> Run:
     try:
         return data.replayed(key, cluster)
     except (JobRefused, RunCorrupt) as error:
-        st.error(escaped(str(error)))
+        st.error(told(str(error)))
         st.stop()
 
 

@@ -10,7 +10,7 @@ from dashboard import data
 from dashboard.address import set_choice
 from dashboard.go import go
 from dashboard.launching import watch_run
-from dashboard.show import escaped
+from dashboard.show import told
 from dashboard.table import Listed
 from lab.comparing import MOST_COMPARED
 from lab.notes import LONGEST_NAME, write_notes
@@ -78,7 +78,7 @@ def _note(run_id: str, **changes: object) -> None:
     try:
         write_notes(data.store().folder(run_id), **changes)
     except (ValueError, StoreError) as error:
-        st.toast(escaped(str(error)), icon=":material/error:")
+        st.toast(told(str(error)), icon=":material/error:")
 
 
 def _each(ids: Sequence[str], do: Callable[[str], None]) -> None:
@@ -93,8 +93,9 @@ def _delete(ids: Sequence[str]) -> None:
             delete(data.store(), run_id)
             gone.append(run_id)
         except (ValueError, RunNotFound, StoreError) as error:
-            st.toast(escaped(str(error)), icon=":material/error:")
-    st.session_state["deleted"] = gone
+            st.toast(told(str(error)), icon=":material/error:")
+    if gone:
+        st.session_state["deleted"] = gone
 
 
 def undo_bar() -> None:
@@ -112,6 +113,6 @@ def _restore(ids: Sequence[str]) -> None:
     for run_id in ids:
         try:
             restore(data.store(), run_id)
-        except (RunNotFound, StoreError) as error:
-            st.toast(escaped(str(error)), icon=":material/error:")
+        except (RunNotFound, ValueError, StoreError) as error:
+            st.toast(told(str(error)), icon=":material/error:")
     st.session_state["deleted"] = []

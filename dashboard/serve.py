@@ -31,6 +31,7 @@ SAFE = (
     "--server.headless=true",
     "--server.fileWatcherType=none",
     "--browser.gatherUsageStats=false",
+    "--client.showErrorDetails=none",
     "--logger.hideWelcomeMessage=true",
     "--logger.level=error",
 )

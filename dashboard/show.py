@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import plotly.graph_objects as go
 import streamlit as st
 
 from lab.figures.palette import CONFIG, Theme
-from lab.runs import RunCorrupt, RunNotFound, StoreError
 
 SHOWN = {**CONFIG, "toImageButtonOptions": {"format": "svg"}}
 STILL = {**CONFIG, "displayModeBar": False, "scrollZoom": False}
@@ -19,6 +16,8 @@ STILL = {**CONFIG, "displayModeBar": False, "scrollZoom": False}
 
 ROOM = 480
 """Pixels that a figure needs beside another one; with less they stand one below the other."""
+MOST_TOLD = 2000
+"""Letters of a message; all of it is in the run's folder."""
 
 
 def theme() -> Theme:
@@ -41,18 +40,15 @@ def figure(fig: go.Figure, key: str, how: str = "", *, still: bool = False, **op
     return found
 
 
-@contextmanager
-def in_words() -> Iterator[None]:
-    """Tells trouble with the store in one sentence, where Streamlit would show a traceback."""
-    try:
-        yield
-    except (StoreError, RunNotFound, RunCorrupt) as error:
-        st.error(escaped(str(error)))
-
-
 def plain(text: str) -> str:
     """Text with plotly's few tags as plain text."""
     return " ".join(re.sub(r"<[^>]*>", " ", text).split())
+
+
+def told(message: str) -> str:
+    """What a run says of its end, or an error, letter for letter; of a very long one the beginning."""
+    text = message.strip()
+    return escaped(text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]} …")
 
 
 def escaped(text: str) -> str:

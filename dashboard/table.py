@@ -22,6 +22,7 @@ SIGNS = {
     "corrupt": "⚠ corrupt",
     "simulated": "◇ simulated",
 }
+MOST_MESSAGE = 200  # letters
 PARITY = {True: "✔ equal", False: "✘ differs", None: ""}
 
 
@@ -87,7 +88,7 @@ def _row(run: Listed) -> dict[str, Any]:
         "Bubble, %": scaled("bubble", 1e2),
         "Peak, MB": scaled("peak_bytes", 1e-6),
         "Tags": list(run.notes.tags),
-        "Message": info.message.splitlines()[0] if info.message else "",
+        "Message": info.message.strip().partition("\n")[0][:MOST_MESSAGE],
         "Id": info.id,
     }
 

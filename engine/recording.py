@@ -105,6 +105,7 @@ def _schema(row: Any) -> pa.Schema:
 
 
 OPS_SCHEMA, MEMORY_SCHEMA, METRICS_SCHEMA = _schema(Op), _schema(MemoryRow), _schema(MetricRow)
+_SCHEMAS = dict(zip(TABLES, (OPS_SCHEMA, MEMORY_SCHEMA, METRICS_SCHEMA), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,13 +257,27 @@ def read_recording(run_dir: Path) -> Recording:
     return StoredRecording(run_dir)
 
 
+def _check_columns(file: pq.ParquetFile, name: str) -> None:
+    """Raises `pa.ArrowInvalid` that names the first column that is missing, or holds something else than it should."""
+    found = file.schema_arrow
+    for column in _SCHEMAS[name]:
+        if column.name not in found.names:
+            raise pa.ArrowInvalid(f"it has no column {column.name}")
+        if (kind := found.field(column.name).type) != column.type:
+            raise pa.ArrowInvalid(f"its column {column.name} holds {kind}, not {column.type}")
+
+
 class StoredRecording(Recording):
-    """The Parquet tables of a finished run. Damage that shows in their frames is raised here, at once."""
+    """The Parquet tables of a finished run. Damage that shows in their frames is raised here, at once.
+
+    Columns that this program does not know are left out; one that it does, and that is not there, is damage.
+    """
 
     def __init__(self, run_dir: Path) -> None:
         self.__dict__.update(_folder=run_dir)  # past the frozen dataclass
         for name in TABLES:
             with self._open(name) as file:
+                _check_columns(file, name)
                 same = (file.schema_arrow.metadata or {}).get(_STANDS_FOR, b"[]")
         self.__dict__.update(stands_for=dict(json.loads(same)))
 
@@ -278,12 +293,12 @@ class StoredRecording(Recording):
 
     def _whole(self, name: str) -> pa.Table:
         with self._open(name) as file:
-            return file.read()
+            return file.read(columns=_SCHEMAS[name].names)
 
     def _groups(self, name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
         with self._open(name) as file:
             for group in range(file.num_row_groups):
-                yield file.read_row_group(group, columns=columns)
+                yield file.read_row_group(group, columns=columns or _SCHEMAS[name].names)
 
     @cached_property
     def ops(self) -> pa.Table:
@@ -310,5 +325,5 @@ class StoredRecording(Recording):
             for group in range(file.num_row_groups):
                 known = file.metadata.row_group(group).column(0).statistics
                 if known is None or known.min <= step <= known.max:
-                    found.append(_of_step(file.read_row_group(group), step))
+                    found.append(_of_step(file.read_row_group(group, columns=OPS_SCHEMA.names), step))
         return pa.concat_tables(found)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from lab.readable import readable_job
 from lab.summary import typical_seconds
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ WHOLE = ("finished", "simulated")  # of these the summary and all tables must be
 
 TABLES = ("ops", "memory", "metrics")
 _PARQUET_MARK = b"PAR1"  # first and last four bytes of every Parquet file
+_NO_SUMMARY = "summary.json is not the summary of a run"
 _SAME_START = 2.0  # seconds by which two readings of one process's start time may differ
 
 
@@ -133,11 +135,11 @@ def read_entry(folder: Path) -> Entry:
     """
     try:
         info = _read_info(folder)
-        summary = _read_summary(folder, needed=info.status in WHOLE)
+        found = digest(_read_summary(folder, needed=info.status in WHOLE))
         if info.status in WHOLE or not (folder / "live").exists():
             _check_tables(folder, needed=info.status in WHOLE)
-        return Entry(info, digest(summary))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return Entry(info, found)
+    except (OSError, ValueError, RecursionError) as error:
         reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
         return Entry(RunInfo(id=folder.name, created=_created(folder.name), status="corrupt", message=reason), {})
 
@@ -150,7 +152,8 @@ def _read_info(folder: Path) -> RunInfo:
         info = entry_from_json(b'{"info": %b, "digest": {}}' % path.read_bytes()).info
     except ValueError as error:
         raise ValueError(f"run.json cannot be read: {error}") from None
-    return replace(info, id=folder.name)  # a folder that was renamed goes by its new name
+    job = readable_job(info.job)
+    return replace(info, id=folder.name, job=job)  # a folder that was renamed goes by its new name
 
 
 def _read_summary(folder: Path, needed: bool) -> dict[str, Any]:
@@ -164,7 +167,7 @@ def _read_summary(folder: Path, needed: bool) -> dict[str, Any]:
     except ValueError:
         raise ValueError("summary.json is not JSON") from None
     if not isinstance(summary, dict) or not isinstance(summary.get("steps"), list):
-        raise ValueError("summary.json is not the summary of a run")
+        raise ValueError(_NO_SUMMARY)
     return summary
 
 
@@ -184,9 +187,24 @@ def _check_tables(folder: Path, needed: bool) -> None:
 
 
 def digest(summary: dict[str, Any]) -> dict[str, Any]:
-    """The few numbers of a summary that a list of runs shows."""
+    """The few numbers of a summary that a list of runs shows. Raises `ValueError` for what is none."""
     if not summary:
         return {}
+    try:
+        found = _digest(summary)
+    except (LookupError, TypeError, AttributeError):
+        raise ValueError(_NO_SUMMARY) from None
+    words = {name: found.get(name, "") for name in ("schedule", "cluster")}
+    numbers = [value for name, value in found.items() if name not in words and value is not None]
+    numbers += [step["seconds"] if "seconds" in step else None for step in summary["steps"]]
+    if not all(isinstance(value, str) for value in words.values()) or not all(
+        isinstance(value, (int, float)) for value in numbers
+    ):
+        raise ValueError(_NO_SUMMARY)
+    return found
+
+
+def _digest(summary: dict[str, Any]) -> dict[str, Any]:
     steps = summary["steps"]
     simulated = {key: summary[key] for key in ("cluster", "mfu") if key in summary}
     bubbles, ranks = summary.get("bubble") or {}, (summary.get("memory") or {}).get("per_rank") or []

@@ -19,7 +19,7 @@ from lab.folder import write_whole
 from lab.store import StoreError
 
 LONGEST_NAME, LONGEST_TAG, MOST_TAGS = 60, 24, 8
-_FILE = "notes.json"
+_FILE, _MOST_BYTES = "notes.json", 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,11 @@ _READER = pydantic.TypeAdapter(Notes)
 
 def read_notes(folder: Path) -> Notes:
     """The notes of a run; none if there are none, or if they cannot be understood: they are no reason to hide a run."""
+    path = folder / _FILE
     try:
-        found = _READER.validate_json((folder / _FILE).read_bytes())
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:  # nobody wrote that here
+            return Notes()
+        found = _READER.validate_json(path.read_bytes())
     except (OSError, pydantic.ValidationError):
         return Notes()
     return Notes(name=one_line(found.name)[:LONGEST_NAME], star=found.star, tags=_tags(found.tags)[:MOST_TAGS])

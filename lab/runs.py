@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.folder import WHOLE, Entry, RunInfo, Status
+from lab.readable import check_summary
 from lab.store import RunNotFound, Store, StoreError
 from lab.wording import percent, seconds
 
@@ -92,6 +93,7 @@ class Run:
         path = self.folder / "summary.json"
         try:
             found: Row = json.loads(path.read_text(encoding="utf-8"))
+            check_summary(found)
             return found
         except FileNotFoundError:
             from lab.summary import summarise

@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard import comparison, data, window
 from dashboard.address import choose, choose_some
 from dashboard.empty import no_runs
-from dashboard.show import escaped
+from dashboard.show import told
 from engine.job import JobRefused
 from lab.clusters import cluster_names
 from lab.comparing import MOST_COMPARED, refuse
@@ -40,16 +40,16 @@ try:
     refuse(runs)
     called = comparison.titles(runs)
     comparison.legend(called)
-    told = st.container()  # filled below: what takes a while must not keep the timelines waiting
+    above = st.container()  # filled below: what takes a while must not keep the timelines waiting
     comparison.differing(runs)
     st.subheader("Timelines")
     drawn = [data.timeline_of(key, where, None, "") for key, where in zip(keys, on, strict=True)]
     window.to_address(comparison.timelines(list(zip(called, drawn, strict=True)), window.from_address()))
-    with told:
+    with above:
         comparison.sentences(runs)
     st.subheader("Numbers")
     comparison.deltas(runs)
     comparison.numbers_file(runs)
     comparison.pictures(runs, called)
 except (JobRefused, RunCorrupt, ValueError) as error:
-    st.error(escaped(str(error)), title="These runs cannot be compared")
+    st.error(told(str(error)), title="These runs cannot be compared")

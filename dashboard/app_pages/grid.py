@@ -8,8 +8,7 @@ from dashboard.address import choose
 from dashboard.one_run import choose_run
 from dashboard.show import figure, theme
 from engine.mesh import mesh_of
-from lab import figures
-from lab.facts import step_seconds
+from lab import analysis, figures
 from lab.figures.grid import Colour
 
 COLOURS: dict[Colour, str] = {
@@ -27,7 +26,9 @@ run = chosen.run
 colour = choose("colour", "Coloured by", list(COLOURS), COLOURS.__getitem__)
 at_ms = None
 if colour == "activity":
-    length = 1e3 * step_seconds(run)
+    step = analysis.typical_step(run.recording)
+    start, end = (0, 0) if step is None else analysis.step_window(run.recording, step)
+    length = max(end - start, 1) / 1e6
     at_ms = st.slider("Moment of the step, ms", 0.0, length, length / 2)
 figure(
     figures.grid(run, colour=colour, theme=theme(), selected=chosen.rank, at_ms=at_ms),

@@ -10,7 +10,8 @@ from dashboard import data
 from dashboard.form import fill, job_form, label
 from dashboard.launching import start, watch
 from dashboard.meaning import meaning
-from dashboard.show import escaped, in_words
+from dashboard.show import escaped
+from dashboard.trouble import in_words
 from engine.job import SCHEDULES, Job, JobRefused
 from lab.command_line import command_line
 from lab.execute import refuse

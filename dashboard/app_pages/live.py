@@ -8,7 +8,6 @@ from dashboard import batch
 from dashboard.launching import queue
 from dashboard.live_run import choose_live
 from dashboard.live_view import EVERY, show
-from dashboard.show import in_words
 
 st.title("Live")
 wish = choose_live()
@@ -21,4 +20,4 @@ with st.container(horizontal=True, vertical_alignment="center"):
         assert wish.launch is not None
         queue().cancel(wish.launch.id)
         st.toast("The run is being ended.")
-st.fragment(in_words()(show), run_every=EVERY if live else None)(wish, goes_on, live)
+st.fragment(show, run_every=EVERY if live else None)(wish, goes_on, live)

@@ -11,8 +11,9 @@ from dashboard import data
 from dashboard.empty import no_runs
 from dashboard.launching import queue, watch
 from dashboard.run_actions import actions, undo_bar
-from dashboard.show import escaped, in_words
+from dashboard.show import escaped, told
 from dashboard.table import STATUSES, Listed, Wanted, frame, wanted
+from dashboard.trouble import in_words
 
 COLUMNS = {
     "★": st.column_config.TextColumn(width=30),
@@ -72,8 +73,8 @@ def _table() -> None:
     actions(picked)
     ended = [run for run in picked if run.entry.info.message]
     for run in ended:
-        title = f"{run.entry.info.status}: {data.called(run.entry.info)}"
-        st.error(escaped(run.entry.info.message), title=escaped(title))
+        info = run.entry.info
+        st.error(told(info.message), title=escaped(f"{info.status}: {data.called(info)}"))
 
 
 def _chosen_rows(shown: list[Listed]) -> list[Listed]:

@@ -62,7 +62,9 @@ class LiveRun:
 
     def _stays(self, problem: str, info: RunInfo | None = None) -> Snapshot:
         """What was known last, and what keeps us from knowing more."""
-        self._last = replace(self._last, info=info or self._last.info, problem=problem, eta_seconds=None)
+        known = self._last.info
+        told = known if info is None else replace(info, job=info.job or known.job)
+        self._last = replace(self._last, info=told, problem=problem, eta_seconds=None)
         return self._last
 
     # -- reading -------------------------------------------------------------------------------------------------

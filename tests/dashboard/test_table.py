@@ -61,5 +61,10 @@ def test_what_is_not_known_is_empty_and_only_the_first_line_of_a_message_is_show
     assert rows.iloc[2][["Loss", "Step, ms", "Bubble, %", "Peak, MB"]].isna().all() and rows["Mesh"][2] == ""
 
 
+def test_a_message_of_a_megabyte_does_not_make_the_table_one() -> None:
+    (row,) = frame([listed("a", "failed", message="\n \n" + "x" * 10**6)]).to_dict("records")
+    assert row["Message"].startswith("xxx") and len(row["Message"]) < 1000
+
+
 def test_no_runs_make_an_empty_table_with_its_columns() -> None:
     assert len(frame([])) == 0 and "Status" in frame([]).columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,11 @@ def test_a_file_from_elsewhere_cannot_be_longer_than_what_may_be_written(tmp_pat
 def test_a_folder_that_is_gone_is_said_in_words(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be written"):
         write_notes(tmp_path / "gone", star=True)
+
+
+def test_a_file_that_nobody_wrote_here_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "notes.json")  # whoever opens it waits for a writer
+    assert read_notes(tmp_path) == Notes()
+    (tmp_path / "notes.json").unlink()
+    (tmp_path / "notes.json").write_text(json.dumps({"name": "x" * 10**6}))
+    assert read_notes(tmp_path) == Notes()

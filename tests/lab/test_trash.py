@@ -60,3 +60,36 @@ def test_what_was_deleted_long_ago_goes_for_good(store: Store, monkeypatch: pyte
     monkeypatch.setattr(time, "time", lambda: next_week)
     delete(store, new.id)
     assert deleted(store) == [new.id] and not os.path.lexists(store.root / ".deleted" / old.id)
+
+
+def again(store: Store, info: RunInfo, message: str) -> None:
+    """A folder with the id of a run that was deleted: a copy, or one brought back by hand."""
+    store.folder(info.id).mkdir()
+    store.write(replace(info, message=message))
+
+
+def test_a_run_whose_id_is_taken_again_stays_deleted_and_the_other_is_not_touched(store: Store) -> None:
+    info = ended(store)
+    delete(store, info.id)
+    again(store, info, "the other")
+    with pytest.raises(ValueError, match=r"there is a run .* again"):
+        restore(store, info.id)
+    assert [entry.info.message for entry in store.entries()] == ["the other"] and deleted(store) == [info.id]
+
+
+def test_of_two_deleted_runs_with_one_id_the_last_comes_back(store: Store) -> None:
+    info = ended(store)
+    delete(store, info.id)
+    again(store, info, "the other")
+    delete(store, info.id)
+    restore(store, info.id)
+    assert [entry.info.message for entry in store.entries()] == ["the other"]
+
+
+def test_of_a_run_that_is_a_link_only_the_link_goes(store: Store, tmp_path: Path) -> None:
+    info = ended(store)
+    store.folder(info.id).rename(tmp_path / "elsewhere")
+    store.folder(info.id).symlink_to(tmp_path / "elsewhere")
+    delete(store, info.id)
+    empty(store, days=-1)
+    assert not deleted(store) and (tmp_path / "elsewhere" / "run.json").exists()
