@@ -196,7 +196,7 @@ def digest(summary: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(_NO_SUMMARY) from None
     words = {name: found.get(name, "") for name in ("schedule", "cluster")}
     numbers = [value for name, value in found.items() if name not in words and value is not None]
-    numbers += [step["seconds"] if "seconds" in step else None for step in summary["steps"]]
+    numbers += [step.get("seconds") for step in summary["steps"]]
     if not all(isinstance(value, str) for value in words.values()) or not all(
         isinstance(value, (int, float)) for value in numbers
     ):
