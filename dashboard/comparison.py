@@ -55,9 +55,15 @@ def differing(runs: Sequence[Run]) -> None:
 
 def deltas(runs: Sequence[Run]) -> None:
     """Every quantity of each run, and its difference from the baseline: absolute, relative, better or worse."""
-    found = {line.name: _row(line, len(runs)) for line in lines(runs)}
+    found = {line.name: _row(line, len(runs)) for line in _told_once(lines(runs), runs)}
     columns = ["A, baseline", *[words for i in range(1, len(runs)) for words in (LETTERS[i], f"{LETTERS[i]} − A")]]
     st.table(pd.DataFrame.from_dict(found, orient="index", columns=columns))
+
+
+def _told_once(found: Sequence[Line], runs: Sequence[Run]) -> list[Line]:
+    """Without tokens a second where all runs have as many in a step: the step's time says the same."""
+    tokens = {run.job.training.batch * run.job.model.seq for run in runs}
+    return [line for line in found if line.key != "tokens_per_second" or len(tokens) > 1]
 
 
 def numbers_file(runs: Sequence[Run]) -> None:

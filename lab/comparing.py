@@ -74,8 +74,9 @@ class Line:
         return None if difference is None or not first else difference / abs(first)
 
     def change(self, i: int) -> str:
-        """Of run i against the first: signed, absolute and relative; "" where there is nothing to say."""
-        difference, relative = self.difference(i), self.relative(i)
+        """Of run i against the first: signed, absolute and, but for shares, relative; "" if there is nothing to say."""
+        difference = self.difference(i)
+        relative = None if self.unit == "fraction" else self.relative(i)  # of 0.1 % to 1 %, "900 % more" says little
         if difference is None:
             return ""
         if self._looks_the_same(i):

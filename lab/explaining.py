@@ -160,7 +160,7 @@ def _reason(runs: Sequence[Run], i: int, change: float) -> str:
     what = max(waits, key=lambda name: waits[name] * change, default="")
     told = f": {what}" if what and waits[what] / parts[most] > 0.5 else ""
     cause = f" ({most}{told})" if most in CAUSES else ""
-    return f", {how} {'' if change > 0 else 'less '}{PART_NAMES[most]}{cause}, {seconds(abs(parts[most]))} a rank"
+    return f", {how} {PART_NAMES[most]}{cause}, {seconds(abs(parts[most]))} a rank"
 
 
 def _differences(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:

@@ -36,7 +36,7 @@ VARIED: dict[str, tuple[Any, ...]] = {
 
 def _take(name: str) -> None:
     preset = PRESETS[name]
-    fill(Job.from_options(**preset.base))
+    fill(jobs_of(Job.from_options(**preset.base), preset.knob, preset.values)[0])
     st.session_state["vary"] = preset.knob or None
     st.session_state["vary values"] = list(preset.values)
     st.session_state["question"] = preset.question

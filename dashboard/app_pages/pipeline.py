@@ -7,9 +7,10 @@ import streamlit as st
 from dashboard import data, window
 from dashboard.address import choose
 from dashboard.one_run import choose_run, follow_timeline
-from dashboard.show import figure, theme
-from lab import figures
+from dashboard.show import escaped, figure, theme
+from lab import analysis, figures
 from lab.timeline.streamlit import timeline
+from lab.waiting import waits_most
 
 st.title("Pipeline")
 chosen = choose_run(steps=True)
@@ -33,6 +34,8 @@ figure(
     "bubble",
     "Where each rank's time went: working, or idle and why.",
 )
+if (step := analysis.typical_step(run.recording) if chosen.step is None else chosen.step) is not None:
+    st.write(escaped(waits_most(run, step)))
 if run.job.plan.pp > 1:
     figure(
         figures.bubble_curve([run], run.job, theme=theme()),

@@ -21,6 +21,8 @@ from lab.scaled_down import scaled_down, what_changed
 from lab.wording import parameter_count, percent
 
 OWN = "my own"
+ANY = -1
+_POWERS = [ANY, 1, 2, 4, 8, 16, 32, 64]
 SIZES = {
     "layers": (4, 128, 4, 32),
     "hidden": (512, 16384, 512, 4096),
@@ -33,8 +35,8 @@ GPUS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3072, 4096]
 
 
 @st.cache_data(max_entries=32, show_spinner="Trying every legal plan …")
-def _searched(model: str | Job, cluster: str, gpus: int, root: str) -> Search:
-    return plan(model, cluster, gpus, refine=3)
+def _searched(model: str | Job, cluster: str, gpus: int, fixed: tuple[tuple[str, int], ...], root: str) -> Search:
+    return plan(model, cluster, gpus, refine=3, **dict(fixed))
 
 
 def _wish() -> tuple[str | Job, str, int]:
@@ -52,11 +54,22 @@ def _wish() -> tuple[str | Job, str, int]:
     return Job.from_options(**options), cluster, gpus
 
 
+def _fixed() -> tuple[tuple[str, int], ...]:
+    """Knobs that the reader fixes, to ask for the best plan of a kind, or why there is none."""
+    found = []
+    with st.expander("Only plans of a kind: why not pure data parallel?"), st.grid(min_column_width=140):
+        for knob, values in (("tp", _POWERS), ("pp", _POWERS), ("zero", [ANY, 0, 1, 2, 3])):
+            value = choose(f"fix {knob}", knob, values, lambda value: "any" if value == ANY else str(value))
+            found += [] if value == ANY else [(knob, value)]
+    return tuple(found)
+
+
 def _row(one: Candidate) -> dict[str, Any]:
     p = one.job.plan
     return {
         "dp × tp × pp": f"{p.dp} × {p.tp} × {p.pp}",
         "Step, s": one.seconds,
+        "How": "replayed" if one.refined else "estimated",
         "MFU, %": 100 * one.mfu,
         "GB a GPU": one.bytes / 1e9,
         "Chunks": p.chunks,
@@ -66,12 +79,12 @@ def _row(one: Candidate) -> dict[str, Any]:
         "SP": one.job.scatters_sequence,
         "Recompute": p.recompute,
         "Idle, %": 100 * one.bubble,
-        "How": "replayed" if one.refined else "estimated",
     }
 
 
 COLUMNS = {
     "Step, s": st.column_config.NumberColumn(format="%.3g"),
+    "How": st.column_config.TextColumn(help="The best few are replayed, and stand before those that are estimated"),
     "MFU, %": st.column_config.NumberColumn(format="%.1f"),
     "GB a GPU": st.column_config.NumberColumn(format="%.1f"),
     "Idle, %": st.column_config.NumberColumn(format="%.1f", help="Pipeline bubble of the busiest rank, estimated"),
@@ -126,7 +139,7 @@ def _closer(one: Candidate, cluster: str) -> None:
 st.title("Planner")
 try:
     model, cluster, gpus = _wish()
-    found = _searched(model, cluster, gpus, str(data.store().root))
+    found = _searched(model, cluster, gpus, _fixed(), str(data.store().root))
     closer = _results(found)
     _why(found)
     _closer(closer, cluster)

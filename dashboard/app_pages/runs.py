@@ -69,6 +69,7 @@ def _table() -> None:
     if not shown:
         st.info("No run fits all of that. Take a filter away.")
         return
+    st.caption(f"{len(shown)} of {len(runs)} runs, newest first")
     picked = _chosen_rows(shown)
     actions(picked)
     ended = [run for run in picked if run.entry.info.message]
