@@ -39,6 +39,8 @@ try:
     runs = [data.shown_run(key, where) for key, where in zip(keys, on, strict=True)]
     refuse(runs)
     called = comparison.titles(runs)
+    if any(on):
+        st.caption(f"Times are those of replays on {cluster}. Memory, bytes and losses are as in the runs themselves.")
     comparison.legend(called)
     above = st.container()  # filled below: what takes a while must not keep the timelines waiting
     comparison.differing(runs)

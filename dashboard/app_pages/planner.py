@@ -23,6 +23,7 @@ from lab.wording import parameter_count, percent
 OWN = "my own"
 ANY = -1
 _POWERS = [ANY, 1, 2, 4, 8, 16, 32, 64]
+# of a model of one's own: least, most, step, and where the slider starts
 SIZES = {
     "layers": (4, 128, 4, 32),
     "hidden": (512, 16384, 512, 4096),
@@ -30,7 +31,6 @@ SIZES = {
     "seq": (512, 8192, 512, 2048),
     "batch": (64, 4096, 64, 512),
 }
-"""Of a model of one's own: least, most, step, and where the slider starts."""
 GPUS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3072, 4096]
 
 
