@@ -17,7 +17,7 @@ from pathlib import Path
 from lab.ports import LOOPBACK, free_port, wished_port
 from lab.store import Store
 
-APP = Path(__file__).parent / "app.py"
+APP = Path(__file__).parent / "hosted.py"
 FIRST_PORT = 8501
 SAFE = (
     f"--server.address={LOOPBACK}",
