@@ -42,9 +42,8 @@ def actions(picked: Sequence[Listed]) -> None:
             on_click=_each,
             args=(ids, lambda run_id: _note(run_id, star=not starred)),
         )
-        if st.session_state.pop("noted", False):
-            st.session_state["noting"] = False
-        with st.popover("Name and tags", icon=":material/sell:", key="noting", on_change="rerun") as noting:
+        key = f"noting {st.session_state.get('saved', 0)}"  # once saved, another one, which is closed
+        with st.popover("Name and tags", icon=":material/sell:", key=key, on_change="rerun") as noting:
             if noting.open:
                 _names(picked)
         st.button("Delete", icon=":material/delete:", on_click=_delete, args=(ids,))
@@ -59,19 +58,23 @@ def _open(run: Listed) -> None:
 
 
 def _names(picked: Sequence[Listed]) -> None:
-    ids = [run.entry.info.id for run in picked]
     every = [tag for tag in picked[0].notes.tags if all(tag in run.notes.tags for run in picked)]
     with st.form("notes", border=False):
         # the list that hangs from the tags covers what comes next: not the button
-        tags = st.multiselect("Tags", every, default=every, accept_new_options=True, help="Type one, press Enter")
-        name = st.text_input("Name", picked[0].notes.name, max_chars=LONGEST_NAME, disabled=len(ids) > 1)
-        if st.form_submit_button("Save"):
-            for run in picked:
-                kept = [tag for tag in run.notes.tags if tag not in every]
-                more = {} if len(ids) > 1 else {"name": name}
-                _note(run.entry.info.id, tags=[*kept, *tags], **more)
-            st.session_state["noted"] = True  # the next run of the script closes what is open in this one
-            st.rerun()
+        how = "Type one, press Enter"
+        st.multiselect("Tags", every, key="note tags", default=every, accept_new_options=True, help=how)
+        name, several = picked[0].notes.name, len(picked) > 1
+        st.text_input("Name", name, key="note name", max_chars=LONGEST_NAME, disabled=several)
+        st.form_submit_button("Save", on_click=_save, args=(picked, every))
+
+
+def _save(picked: Sequence[Listed], every: Sequence[str]) -> None:
+    """What the form says, and closes it. every: the tags that all of them had."""
+    for run in picked:
+        kept = [tag for tag in run.notes.tags if tag not in every]
+        more = {} if len(picked) > 1 else {"name": st.session_state["note name"]}
+        _note(run.entry.info.id, tags=[*kept, *st.session_state["note tags"]], **more)
+    st.session_state["saved"] = st.session_state.get("saved", 0) + 1
 
 
 def _note(run_id: str, **changes: object) -> None:

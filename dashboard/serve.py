@@ -18,7 +18,7 @@ from lab.ports import LOOPBACK, free_port, wished_port
 from lab.store import Store
 from lab.trash import empty as empty_trash
 
-APP = Path(__file__).parent / "app.py"
+APP = Path(__file__).parent / "hosted.py"
 FIRST_PORT = 8501
 SAFE = (
     f"--server.address={LOOPBACK}",
