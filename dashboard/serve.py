@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab import trash
 from lab.ports import LOOPBACK, free_port, wished_port
-from lab.store import Store
+from lab.store import Store, StoreError
 
 APP = Path(__file__).parent / "app.py"
 FIRST_PORT = 8501
@@ -76,7 +76,10 @@ def _answers(port: int) -> bool:
 def _farewell() -> None:
     from lab.launch_queue import LaunchQueue
 
-    active = LaunchQueue(Store()).active()
+    try:
+        active = LaunchQueue(Store()).active()
+    except StoreError:  # whoever cannot use the queue has launched nothing
+        return
     if active:
         some = ", ".join(launch.run_id or "one that waits" for launch in active)
         print(f"Going on: {some}. `lab dashboard` finds them again; `lab cancel` ends one.", file=sys.stderr)
