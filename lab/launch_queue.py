@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from lab.folder import read_entry
 from lab.launch_seat import LOG, Seat, end_worker
 from lab.launch_table import ACTIVE, CANCELLED_EARLY, Launch, LaunchTable, State
+from lab.notes import one_line
 from lab.store import RunNotFound, Store, StoreError, settle
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class LaunchQueue:
 
         job = _found_anywhere(job)
         refuse(job, parity=parity, store=self.store)
-        number = self._table.add(job, parity, _one_line(name))
+        number = self._table.add(job, parity, one_line(name)[:MOST_NAME])
         with suppress(StoreError):  # it is in the queue; whoever looks next tries again, and hears the trouble
             self.ensure_worker()
         return self._get(number)
@@ -159,8 +160,3 @@ def _found_anywhere(job: Job) -> Job:
     if hardware.cluster.endswith(".toml"):
         hardware = replace(hardware, cluster=str(Path(hardware.cluster).absolute()))
     return replace(job, training=training, hardware=hardware)
-
-
-def _one_line(name: str) -> str:
-    """What somebody called a launch, short and storable."""
-    return " ".join(name.encode("utf-8", "replace").decode().split())[:MOST_NAME]

@@ -21,6 +21,7 @@ from lab.launch_queue import IDLE as DEFAULT_IDLE
 from lab.launch_queue import STOPPED
 from lab.launch_seat import IDLE, Seat
 from lab.launch_table import Launch, LaunchTable, State
+from lab.notes import LONGEST_NAME, write_notes
 from lab.store import Store, StoreError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Watched:
     def __init__(self, launch: Launch, table: LaunchTable, store: Store) -> None:
         self.cancel = threading.Event()
         self._number, self._table, self._store = launch.id, table, store
+        self._name = launch.name[:LONGEST_NAME]
         self._state: State = "starting"
         self._run_id = ""
         self._steps_done = self._told = 0
@@ -56,6 +58,9 @@ class Watched:
 
     def __call__(self, progress: Progress) -> None:
         """Steps may be done many times in each look, so the thread tells of them."""
+        if not self._run_id and self._name:  # now there is a run that can have it
+            with suppress(ValueError, StoreError):
+                write_notes(self._store.folder(progress.run_id), name=self._name)
         self._run_id = progress.run_id
         if progress.step is not None:
             self._steps_done = progress.step + 1

@@ -41,7 +41,7 @@ def read_notes(folder: Path) -> Notes:
         found = _READER.validate_json(path.read_bytes())
     except (OSError, pydantic.ValidationError):
         return Notes()
-    return Notes(name=_line(found.name)[:LONGEST_NAME], star=found.star, tags=_tags(found.tags)[:MOST_TAGS])
+    return Notes(name=one_line(found.name)[:LONGEST_NAME], star=found.star, tags=_tags(found.tags)[:MOST_TAGS])
 
 
 def write_notes(folder: Path, **changes: Any) -> Notes:
@@ -50,7 +50,7 @@ def write_notes(folder: Path, **changes: Any) -> Notes:
     Raises `ValueError` for a name or tag that is too long, `StoreError` if the folder cannot be written.
     """
     if "name" in changes:
-        changes["name"] = _line(str(changes["name"]))
+        changes["name"] = one_line(str(changes["name"]))
         if len(changes["name"]) > LONGEST_NAME:
             raise ValueError(f"a name has at most {LONGEST_NAME} letters, this one {len(changes['name'])}.")
     if "tags" in changes:
@@ -69,9 +69,9 @@ def write_notes(folder: Path, **changes: Any) -> Notes:
 
 def _tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Without doubles, in order."""
-    return tuple(dict.fromkeys(tag for tag in map(_line, tags) if tag))
+    return tuple(dict.fromkeys(tag for tag in map(one_line, tags) if tag))
 
 
-def _line(text: str) -> str:
-    """One line of what can be seen: no control characters, none that turn the direction of writing."""
+def one_line(text: str) -> str:
+    """`text` as one line of what can be seen: no control characters, none that turn the direction of writing."""
     return " ".join("".join(c for c in text if c.isspace() or unicodedata.category(c)[0] != "C").split())

@@ -20,6 +20,7 @@ from engine.job import Job
 from lab.cli import main
 from lab.launch_queue import Launch, LaunchQueue
 from lab.launch_seat import Seat
+from lab.notes import read_notes
 from lab.runs import Store, load, runs
 
 SHORT = Job.from_options(dp=2, steps=2)
@@ -98,6 +99,7 @@ def test_a_launch_trains_as_a_run_does_and_the_next_finds_torch_loaded(queue: La
     assert (launch.state, launch.message, launch.steps_done) == ("finished", "", 2)
     assert launch.run_id is not None and launch.ended is not None and launch.created < launch.ended
     run, by_hand = load(launch.run_id, Store(root)), lab.run(job=SHORT)
+    assert read_notes(run.folder).name == "first", "the run is called what its launch was"
     assert run.job == SHORT and run.summary["parity"]["passed"] is True
     assert [step["loss"] for step in run.steps] == [step["loss"] for step in by_hand.steps]
     (worker,) = workers(root)
