@@ -11,6 +11,7 @@ from dashboard import data
 from dashboard.address import choose
 from dashboard.empty import no_runs
 from dashboard.launching import queue
+from dashboard.trouble import in_words
 from lab.launch_queue import Launch
 from lab.live import LiveRun, Snapshot
 from lab.store import Store
@@ -30,7 +31,9 @@ class Wish:
 
 def choose_live() -> Wish:
     """The choice, newest first; ends the page if nothing was ever started."""
-    launches = {launch.id: launch for launch in queue().launches(20)}
+    launches: dict[int, Launch] = {}
+    with in_words():  # where nobody may write, the queue cannot be read, but runs can
+        launches = {launch.id: launch for launch in queue().launches(20)}
     queued = {launch.run_id for launch in launches.values()}
     others = [entry.info for entry in data.entries() if entry.info.id not in queued]
     words = {f"launch {number}": _words(launch) for number, launch in launches.items()}

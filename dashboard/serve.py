@@ -15,7 +15,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from lab.ports import LOOPBACK, free_port, wished_port
-from lab.store import Store
+from lab.store import Store, StoreError
 from lab.trash import empty as empty_trash
 
 APP = Path(__file__).parent / "hosted.py"
@@ -91,7 +91,10 @@ def _answers(port: int) -> bool:
 def _farewell() -> None:
     from lab.launch_queue import LaunchQueue
 
-    active = LaunchQueue(Store()).active()
+    try:
+        active = LaunchQueue(Store()).active()
+    except StoreError:  # whoever cannot use the queue has launched nothing
+        return
     if active:
         some = ", ".join(launch.run_id or "one that waits" for launch in active)
         print(f"Going on: {some}. `lab dashboard` finds them again; `lab cancel` ends one.", file=sys.stderr)

@@ -281,6 +281,16 @@ class StoredRecording(Recording):
                 same = (file.schema_arrow.metadata or {}).get(_STANDS_FOR, b"[]")
         self.__dict__.update(stands_for=dict(json.loads(same)))
 
+    def check_ranks(self, world_size: int) -> None:
+        """Raises `ValueError` if a table is about ranks that a job of this size does not have."""
+        for name in ("ops", "memory"):
+            with self._open(name) as file:
+                at = file.schema_arrow.get_field_index("rank")
+                groups = (file.metadata.row_group(group).column(at) for group in range(file.num_row_groups))
+                for known in (column.statistics for column in groups if column.statistics is not None):
+                    if known.has_min_max and not 0 <= known.min <= known.max < world_size:
+                        raise ValueError(f"{name}.parquet is of ranks {known.min} to {known.max}, not of {world_size}")
+
     @contextmanager
     def _open(self, name: str) -> Iterator[pq.ParquetFile]:
         """One table; `pq.read_table` would import pandas and the data-set machinery first."""

@@ -30,18 +30,20 @@ _SAME_START = 2.0  # seconds by which two readings of one process's start time m
 @dataclass(frozen=True)
 class Owner:
     """The process that executes a run. Process ids are used again, so its start (seconds since 1970) goes
-    with it.
+    with it, and `since_boot`: on Linux that stays when the clock is set, on macOS the other does.
     """
 
     pid: int
     started: float
     host: str
+    since_boot: float | None = None
 
     @classmethod
     def this_process(cls) -> Owner:
         import psutil
 
-        return cls(os.getpid(), psutil.Process().create_time(), socket.gethostname())
+        started = psutil.Process().create_time()
+        return cls(os.getpid(), started, socket.gethostname(), started - psutil.boot_time())
 
     def is_gone(self) -> bool:
         """Whether it has certainly ended; of a process on another host nobody here can tell."""
@@ -51,7 +53,10 @@ class Owner:
             return False
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.started) < _SAME_START
+            started = process.create_time()
+            same = abs(started - self.started) < _SAME_START
+            if not same and self.since_boot is not None:  # perhaps the clock was set since
+                same = abs(started - psutil.boot_time() - self.since_boot) < _SAME_START
             return not same or process.status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return True

@@ -73,5 +73,5 @@ def _tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def one_line(text: str) -> str:
-    """One line of what can be seen: no control characters, none that turn the direction of writing."""
+    """`text` as one line of what can be seen: no control characters, none that turn the direction of writing."""
     return " ".join("".join(c for c in text if c.isspace() or unicodedata.category(c)[0] != "C").split())

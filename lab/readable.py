@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     import pydantic
@@ -33,8 +33,14 @@ def readable_job(options: Mapping[str, Any]) -> dict[str, Any]:
     return job.options()
 
 
+class _Finite:
+    """NaN and infinity are no JSON, and no figure can draw them."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"allow_inf_nan": False}
+
+
 @dataclass(frozen=True)
-class _Step:
+class _Step(_Finite):
     step: int
     seconds: float
     loss: float | None = None
@@ -43,14 +49,14 @@ class _Step:
 
 
 @dataclass(frozen=True)
-class _Bubble:
+class _Bubble(_Finite):
     measured: float | None
     replayed: float | None
     formula: float | None
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Held(_Finite):
     rank: int
     params: int
     grads: int
@@ -62,13 +68,13 @@ class _Held:
 
 
 @dataclass(frozen=True)
-class _Memory:
+class _Memory(_Finite):
     per_rank: list[_Held]
     predicted_per_rank: list[_Held]
 
 
 @dataclass(frozen=True)
-class _Sent:
+class _Sent(_Finite):
     axis: str
     op: str
     count: int
@@ -77,8 +83,8 @@ class _Sent:
     predicted_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class _Summary:
+@dataclass(frozen=True, kw_only=True)
+class _Summary(_Finite):
     """What figures and tables ask of `summary.json`; there may be more in it."""
 
     steps: list[_Step]
@@ -87,21 +93,33 @@ class _Summary:
     memory: _Memory
     communication: list[_Sent]
     parity: dict[str, float | None]
+    time_to_ranks_ready_s: float | None
+    wall_s: float | None
 
 
-@lru_cache(maxsize=1)
-def _reader() -> pydantic.TypeAdapter[_Summary]:
+@dataclass(frozen=True, kw_only=True)
+class _Simulated(_Summary):
+    cluster: str
+    fits: bool
+    step_seconds: float
+    mfu: float | None
+    hfu: float | None
+    tflops_per_gpu: float | None
+
+
+@lru_cache(maxsize=2)
+def _reader(kind: type[_Summary]) -> pydantic.TypeAdapter[_Summary]:
     import pydantic  # some 30 ms, so not before it is needed
 
-    return pydantic.TypeAdapter(_Summary)
+    return pydantic.TypeAdapter(kind)
 
 
-def check_summary(summary: Mapping[str, Any]) -> None:
+def check_summary(summary: Mapping[str, Any], *, simulated: bool = False) -> None:
     """Raises `ValueError` that names the first thing in a `summary.json` that is missing or of another kind."""
     import pydantic
 
     try:
-        _reader().validate_python(summary, strict=False)
+        _reader(_Simulated if simulated else _Summary).validate_python(summary)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None

@@ -80,10 +80,13 @@ class Run:
         """What the ranks did, as Arrow tables `ops`, `memory` and `metrics`."""
         import pyarrow as pa
 
-        from engine.recording import read_recording
+        from engine.recording import StoredRecording, read_recording
 
         try:
-            return read_recording(self.folder)
+            found = read_recording(self.folder)
+            if isinstance(found, StoredRecording):
+                found.check_ranks(self.job.world_size)
+            return found
         except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
             raise RunCorrupt(f"the tables of run {self.id} cannot be read: {error}") from error
 
@@ -93,7 +96,7 @@ class Run:
         path = self.folder / "summary.json"
         try:
             found: Row = json.loads(path.read_text(encoding="utf-8"))
-            check_summary(found)
+            check_summary(found, simulated=self.status == "simulated")
             return found
         except FileNotFoundError:
             from lab.summary import summarise

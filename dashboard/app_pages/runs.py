@@ -44,8 +44,9 @@ def _filters(runs: list[Listed]) -> Wanted:
     return Wanted(words, tuple(statuses or ()), tuple(some), starred)
 
 
+@in_words()
 def _waiting() -> None:
-    """What is under way or waits for its turn."""
+    """What is under way or waits for its turn. Where nobody may write, the queue cannot be read, but runs can."""
     for launch in queue().active():
         with st.container(horizontal=True, vertical_alignment="center"):
             st.write(f"**{launch.state}** · {data.plan_words(launch.job.options())}")

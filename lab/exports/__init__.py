@@ -102,11 +102,13 @@ def _refuse(run: RecordedRun, format: str, step: int | None) -> None:
         raise JobRefused(f"step={step} is of {' and '.join(OF_A_STEP)}: {format} holds every step, leave it out.")
     if not run.summary["steps"]:
         raise JobRefused(f"run {run.id} completed no step ({run.status}), so there is nothing to export.")
-    if step is not None:
+    if format in OF_A_STEP:
         from engine.replaying.rows import recorded_steps
 
         known = recorded_steps(run.recording)
-        if step not in known:
+        if not known:
+            raise RunCorrupt(f"the tables of run {run.id} hold no step, though its summary does.")
+        if step is not None and step not in known:
             raise JobRefused(f"step={step} was not recorded: use one of {min(known)} to {max(known)}.")
 
 

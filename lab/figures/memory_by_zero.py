@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
@@ -28,10 +29,12 @@ def at_stage(job: Job, zero: int) -> Job:
     return replace(job, plan=replace(job.plan, zero=zero))
 
 
-def by_formula(job: Job, rank: int | None) -> tuple[int, dict[int, Peaks], dict[int, str]]:
+@lru_cache(maxsize=32)
+def by_formula(job: Job, rank: int | None) -> tuple[int, Mapping[int, Peaks], Mapping[int, str]]:
     """(rank, stage → its predicted peaks, stage → why the job cannot have it).
 
-    rank None: the one that peaks highest in the first stage that is legal.
+    rank None: the one that peaks highest in the first stage that is legal. Kept: a page asks again at each click, and
+    of a long program it takes seconds.
     """
     found: dict[int, Peaks] = {}
     refused: dict[int, str] = {}

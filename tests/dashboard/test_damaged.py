@@ -115,8 +115,10 @@ def test_a_run_that_ended_without_a_reason_and_a_simulated_one_are_no_empty_boxe
     assert "simulated, so nothing goes on" in words(visit("live", live=found["simulated"]))
 
 
-def test_a_store_that_cannot_be_used_is_one_sentence(store: Store, visit: Visit) -> None:
+def test_a_queue_that_cannot_be_read_is_told_in_a_sentence_and_hides_no_run(store: Store, visit: Visit) -> None:
     (store.root / "launches.sqlite").mkdir()
-    for page in ("runs", "live"):
-        assert "launches.sqlite" in words(visit(page)).replace("\\", "")
+    at = visit()
+    assert "launches.sqlite" in words(at).replace("\\", "") and len(at.dataframe[0].value) == 6
+    at = visit("live", live=ids(store)["zero1pp1"])
+    assert "launches.sqlite" in words(at).replace("\\", "") and charts(at)
     assert charts(visit("pipeline"))

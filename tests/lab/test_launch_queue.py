@@ -71,7 +71,7 @@ def sql(root: Path, statement: str, *values: object) -> None:
 
 
 def test_a_wish_comes_back_as_it_was_made(queue: LaunchQueue) -> None:
-    added = queue.add(JOB, parity=False, name="  ZeRO\n  on two ")
+    added = queue.add(JOB, parity=False, name="  ZeRO\n  \x1b\u202e\ud800on two ")
     assert added.job == JOB and added.parity is False and added.name == "ZeRO on two"
     assert (added.state, added.run_id, added.ended, added.steps_done) == ("queued", None, None, 0)
     assert abs(datetime.fromisoformat(added.created).timestamp() - time.time()) < 60

@@ -99,9 +99,8 @@ def test_a_launch_trains_as_a_run_does_and_the_next_finds_torch_loaded(queue: La
     assert (launch.state, launch.message, launch.steps_done) == ("finished", "", 2)
     assert launch.run_id is not None and launch.ended is not None and launch.created < launch.ended
     run, by_hand = load(launch.run_id, Store(root)), lab.run(job=SHORT)
-    assert read_notes(run.folder).name == "first"
+    assert read_notes(run.folder).name == "first", "the run is called what its launch was"
     assert run.job == SHORT and run.summary["parity"]["passed"] is True
-    assert read_notes(run.folder).name == "first"
     assert [step["loss"] for step in run.steps] == [step["loss"] for step in by_hand.steps]
     (worker,) = workers(root)
     before = family(worker)

@@ -65,6 +65,8 @@ SUMMARIES: list[tuple[Change, str]] = [
     (lambda s: s["memory"].pop("predicted_per_rank"), "memory.predicted_per_rank"),
     (lambda s: s["memory"]["per_rank"][1].pop("grads"), "memory.per_rank.1.grads"),
     (lambda s: s.update(communication=[{"axis": "dp"}]), "communication.0.op"),
+    (lambda s: s["steps"][0].update(loss=float("nan")), "steps.0.loss"),
+    (lambda s: s.pop("wall_s"), "wall_s"),
 ]
 
 
@@ -120,6 +122,25 @@ def test_a_table_may_have_more_columns_but_not_fewer(real_run: Run, copied: Path
     assert run.recording.ops_of(1).equals(real_run.recording.ops_of(1))
     with pytest.raises(RunCorrupt, match="has no column step"):
         rewrite(copied, name, lambda table: table.drop_columns(["step"])).recording  # noqa: B018
+
+
+def test_tables_of_other_ranks_than_the_job_has_are_damage(copied: Path) -> None:
+    edit(copied, "run.json", lambda run: run["job"].update(dp=1, batch=16))
+    with pytest.raises(RunCorrupt, match=r"ops\.parquet is of ranks 0 to 7, not of 4"):
+        load("latest", Store(copied.parent)).recording  # noqa: B018
+
+
+def test_a_real_run_that_claims_to_be_simulated_is_not_believed(copied: Path) -> None:
+    edit(copied, "run.json", lambda run: run.update(status="simulated"))
+    with pytest.raises(RunCorrupt, match="cluster: Field required"):
+        load("latest", Store(copied.parent)).summary  # noqa: B018
+
+
+def test_a_table_without_a_row_is_no_trace(copied: Path, tmp_path: Path) -> None:
+    run = rewrite(copied, "ops", lambda table: table.slice(0, 0))
+    for form in ("perfetto", "hta"):
+        with pytest.raises(RunCorrupt, match="hold no step"):
+            run.export(form, tmp_path / form)
 
 
 def test_a_column_of_another_kind_is_damage(copied: Path) -> None:
