@@ -12,6 +12,7 @@ import threading
 import time
 import webbrowser
 from argparse import Namespace
+from contextlib import suppress
 from pathlib import Path
 
 from lab.ports import LOOPBACK, free_port, wished_port
@@ -41,11 +42,13 @@ SAFE = (
 def dashboard(args: Namespace) -> int:
     port = wished_port(args.port) or free_port(FIRST_PORT)
     empty_trash(Store())
+    from click import Abort
     from streamlit.web import cli  # takes a second
 
     ask_nobody()
     threading.Thread(target=_announce, args=(port, args.json, not args.no_browser), daemon=True).start()
-    cli.main(["run", str(APP), f"--server.port={port}", *SAFE], standalone_mode=False)
+    with suppress(Abort):  # Ctrl-C
+        cli.main(["run", str(APP), f"--server.port={port}", *SAFE], standalone_mode=False)
     _farewell()
     return 0
 
