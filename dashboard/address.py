@@ -6,12 +6,13 @@ break its links. Here the value itself is written. Whatever an address says is l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 import streamlit as st
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Hashable)
 
 
 def follow(key: str) -> str | None:
@@ -46,7 +47,7 @@ def choose(
         st.session_state.setdefault(widget, st.session_state[f"chosen {key}"])
     if st.session_state.get(widget) not in options:
         st.session_state[widget] = options[0] if default is None else default
-    found: T = st.selectbox(label, options, key=widget, format_func=words)
+    found: T = st.selectbox(label, options, key=widget, format_func=_unlike(options, words))
     st.session_state[f"chosen {key}"] = found
     tell(key, str(found))
     return found
@@ -60,10 +61,19 @@ def choose_some(key: str, label: str, options: Sequence[str], words: Callable[[s
     elif widget not in st.session_state:
         st.session_state[widget] = st.session_state.get(f"chosen {key}", [])
     st.session_state[widget] = [one for one in st.session_state[widget] if one in options]
-    found: list[str] = st.multiselect(label, options, key=widget, format_func=words, max_selections=most)
+    found: list[str] = st.multiselect(
+        label, options, key=widget, format_func=_unlike(options, words), max_selections=most
+    )
     st.session_state[f"chosen {key}"] = found
     tell(key, ",".join(found))
     return found
+
+
+def _unlike(options: Sequence[T], words: Callable[[T], str]) -> Callable[[T], str]:
+    """`words`, with the option itself where two have the same: the browser knows an option by its words."""
+    said = {option: words(option) for option in options}
+    times = Counter(said.values())
+    return lambda option: said[option] if times[said[option]] == 1 else f"{said[option]} ({option})"
 
 
 def set_choice(key: str, value: object) -> None:

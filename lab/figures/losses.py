@@ -106,6 +106,9 @@ def _with_band(fig: go.Figure, judged: Sequence[Losses], theme: Theme) -> go.Fig
 
 
 def _title(runs: Sequence[Losses], names: Sequence[str], judged: Sequence[int], shown: Sequence[int]) -> str:
+    for i in shown:
+        if (lost := ~np.isfinite(runs[i].loss)).any():  # then it equals nothing, whatever it was before
+            return f"The loss of {letter(names[i])} is no number from step {runs[i].step[lost][0]:.0f} on"
     if not judged:
         last = {i: float(runs[i].loss[-1]) for i in shown}
         best = min(last, key=lambda i: last[i])

@@ -108,6 +108,13 @@ def test_without_a_reference_the_curves_stand_alone() -> None:
     assert "none was compared with one process" in title(fig)
 
 
+def test_a_run_that_lost_its_loss_equals_nothing() -> None:
+    nan = float("nan")
+    diverged = made_run(REPLICAS, losses=(5.0, nan, nan), reference=(5.0, nan, nan))
+    fig = figures.losses([made_run(REPLICAS), diverged], ["A: x", "B: y"])
+    assert title(fig) == "The loss of B is no number from step 1 on"
+
+
 def test_simulations_have_no_losses_and_the_figure_says_so() -> None:
     fig = figures.losses([lab.simulate(cluster="toy-2x4", dp=2)] * 2, ["A", "B"])
     assert not fig.data and "nothing was trained" in fig.layout.annotations[0].text
