@@ -6,12 +6,13 @@ break its links. Here the value itself is written. Whatever an address says is l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from typing import Literal, TypeVar
 
 import streamlit as st
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Hashable)
 
 
 def follow(key: str) -> str | None:
@@ -48,9 +49,16 @@ def choose(
     if found not in options:
         found = options[0] if default is None else default
     widget = f"choose {key}"
+    called = _unlike(options, words)
     st.session_state[widget] = found
     found = st.selectbox(
-        label, options, key=widget, format_func=words, width=width, on_change=_keep, args=(key, widget)
+        label,
+        options,
+        key=widget,
+        format_func=called,
+        width=width,
+        on_change=_keep,
+        args=(key, widget),
     )
     st.session_state[f"chosen {key}"] = found
     tell(key, str(found))
@@ -62,9 +70,16 @@ def choose_some(key: str, label: str, options: Sequence[str], words: Callable[[s
     said = follow(key)
     kept = st.session_state.get(f"chosen {key}", []) if said is None else said.split(",")
     widget = f"choose {key}"
+    called = _unlike(options, words)
     st.session_state[widget] = [one for one in kept if one in options][:most]
     found: list[str] = st.multiselect(
-        label, options, key=widget, format_func=words, max_selections=most, on_change=_keep, args=(key, widget)
+        label,
+        options,
+        key=widget,
+        format_func=called,
+        max_selections=most,
+        on_change=_keep,
+        args=(key, widget),
     )
     st.session_state[f"chosen {key}"] = found
     tell(key, ",".join(found))
@@ -74,6 +89,13 @@ def choose_some(key: str, label: str, options: Sequence[str], words: Callable[[s
 def _keep(key: str, widget: str) -> None:
     """What the reader has just chosen. Streamlit forgets a list that is not drawn, as on another page."""
     st.session_state[f"chosen {key}"] = st.session_state[widget]
+
+
+def _unlike(options: Sequence[T], words: Callable[[T], str]) -> Callable[[T], str]:
+    """`words`, with the option itself where two have the same: the browser knows an option by its words."""
+    said = {option: words(option) for option in options}
+    times = Counter(said.values())
+    return lambda option: said[option] if times[said[option]] == 1 else f"{said[option]} ({option})"
 
 
 def set_choice(key: str, value: object) -> None:

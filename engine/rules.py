@@ -12,7 +12,7 @@ from engine.job import Job, JobRefused, Plan
 BYTE_VALUES = 256
 MAX_LOCAL_RANKS = 128
 MAX_RANKS = 32_768  # in a simulation
-MAX_NUMBER = 10**9  # of sizes; a larger one can neither be run nor simulated, and its divisors would take long to find
+MAX_NUMBER = 10**13  # of sizes; a larger one can neither be run nor simulated, and its divisors would take long to find
 MAX_LAYER_RUNS = 100_000  # forwards of a block in one step; the program of a step is a list in memory
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -98,6 +99,15 @@ def test_an_address_that_names_no_run_of_the_store_says_so_and_shows_another(
     at = visit("memory", run=name)
     assert "is not in this store" in words(at) and charts(at)
     assert "![" not in words(at), "no link may bring a picture from elsewhere"
+
+
+def test_a_copy_of_a_run_is_another_run_in_every_list(store: Store, visit: Visit) -> None:
+    run = ids(store)["zero1pp1"]
+    copy = f"20200101-000000-copy-{run[-4:]}"
+    shutil.copytree(store.folder(run), store.folder(copy))
+    at = visit("memory", run=copy)
+    assert at.query_params["run"] == copy and len(set(at.selectbox[0].options)) == len(at.selectbox[0].options) == 7
+    assert at.selectbox[0].value == copy
 
 
 def test_times_can_be_those_of_a_described_cluster(store: Store, visit: Visit) -> None:
