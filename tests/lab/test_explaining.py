@@ -50,7 +50,7 @@ def test_a_difference_in_memory_names_the_categories_that_make_most_of_it() -> N
 def test_a_slower_step_is_blamed_on_the_part_that_grew_most() -> None:
     runs = [made_run(REPLICAS, slow(Kind.FORWARD, n), seconds=(0.1 * n,) * 3) for n in (1, 5)]
     assert "the step takes 5× as long (400 ms), most of it forward," in said(*runs)
-    assert "takes 80 % less time (400 ms), most of it less forward," in said(*reversed(runs))
+    assert "takes 80 % less time (400 ms), most of it forward," in said(*reversed(runs))
 
 
 def test_waiting_is_told_with_what_was_waited_for() -> None:
