@@ -31,7 +31,7 @@ def quantity(text: str) -> float:
 def summaries(runs: Path) -> dict[int, dict[str, Any]]:
     """By ZeRO stage, of the runs with four data ranks."""
     found = [json.loads(path.read_bytes()) for path in runs.glob("*-dp4*/summary.json")]
-    stages = [int(re.search(r"-zero(\d)-", each["run"])[1]) for each in found]  # type: ignore[index]  # ids have it
+    stages = [int(re.search(r"-zero(\d)-", each["run"])[1]) for each in found]
     return dict(zip(stages, found, strict=True))
 
 

@@ -82,7 +82,7 @@ def test_idle_time_by_cause_is_a_share_of_all_compute_streams() -> None:
         row(0, 0, "forward", 0, 100), row(0, 1, "backward", 110, 200), row(0, 2, "step", 200, 220),
         row(1, 0, "forward", 0, 50), row(1, 1, "wait", 50, 120), row(1, 2, "step", 120, 180),
     ]  # fmt: skip
-    shares = analysis.step_shares(recording_of(rows), 0)  # type: ignore[arg-type]
+    shares = analysis.step_shares(recording_of(rows), 0)
     # two ranks × 220 ns: a gap of 10, a wait of 70 whose sender nobody recorded, 40 after the last row
     idle = {cause: shares[cause] * 440 for cause in analysis.CAUSES}
     assert idle == pytest.approx({"host": 10, "transfer": 70, "done": 40, "dependency": 0, "straggler": 0})

@@ -149,7 +149,7 @@ def test_cancelling_what_has_ended_changes_nothing(queue: LaunchQueue, table: La
 @pytest.mark.parametrize("do", [LaunchQueue.get, LaunchQueue.cancel])
 def test_a_launch_that_does_not_exist_is_told_in_words(queue: LaunchQueue, do: object) -> None:
     with pytest.raises(RunNotFound, match="there is no launch 7 in"):
-        do(queue, 7)  # type: ignore[operator]
+        do(queue, 7)
 
 
 def test_a_stopped_run_has_ended_though_its_tables_are_still_made(

@@ -66,7 +66,7 @@ def test_a_taken_id_is_never_used_again(store: Store, monkeypatch: pytest.Monkey
 
 class _StoppedClock(datetime):
     @classmethod
-    def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
+    def now(cls, tz: object = None) -> datetime:
         return datetime(2026, 11, 29, 23, 47, 52)
 
 

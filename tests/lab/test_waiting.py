@@ -11,7 +11,7 @@ from tests.lab.synthetic import message, op, recording_of
 
 
 def said(*ops: object) -> str:
-    return waits_most(cast(HasRecording, SimpleNamespace(recording=recording_of(cast(list, ops)))), 0)  # type: ignore[type-arg]
+    return waits_most(cast(HasRecording, SimpleNamespace(recording=recording_of(cast(list, ops)))), 0)
 
 
 def work(rank: int, seq: int, start: int, end: int) -> object:
