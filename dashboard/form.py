@@ -33,7 +33,7 @@ LABELS = {
 def label(name: str) -> str:
     """What a knob is called on the page."""
     words = LABELS.get(name) or name.replace("_", " ").capitalize()
-    return words if words.lower() == name else f"{words} ({name})"
+    return words if words.lower().replace("-", "") == name else f"{words} ({name})"
 
 
 def fill(job: Job) -> None:

@@ -23,7 +23,8 @@ from lab.notes import write_notes
 from tests.browser.chromium import QUIET
 
 READY = """() => { const app = document.querySelector('[data-testid=stApp]');
-  return app?.dataset.testScriptState === 'notRunning' && app.dataset.testConnectionState === 'CONNECTED'; }"""
+  return app?.dataset.testScriptState === 'notRunning' && app.dataset.testConnectionState === 'CONNECTED'
+    && !document.querySelector('[data-testid=stSkeleton]'); }"""
 HEIGHTS = {"runs": 620, "launch": 1240, "live": 1150, "compare": 1150, "planner": 1000}
 
 
@@ -35,7 +36,7 @@ def main() -> None:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert server.stdout is not None
         long = subprocess.Popen(
-            [sys.executable, "-m", "lab.cli", "run", "--dp", "2", "--tp", "2", "--pp", "2", "--steps", "2000"],
+            [sys.executable, "-m", "lab.cli", "run", "--dp", "2", "--pp", "2", "--steps", "5000"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=QUIET)
@@ -65,9 +66,9 @@ def _addresses() -> dict[str, str]:
 def _take(browser: Browser, url: str, name: str, theme: Literal["light", "dark"]) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": HEIGHTS[name]}, color_scheme=theme)
     page.goto(url)
-    page.wait_for_function(READY)
+    page.wait_for_function(READY, timeout=90_000)
     page.wait_for_timeout(8000 if name == "live" else 3000)  # the run is to be under way, figures drawn
-    page.screenshot(path=IMAGES / f"dashboard-{name}-{theme}.png")
+    page.screenshot(path=IMAGES / f"dashboard-{name}-{theme}.png", timeout=90_000)
     page.close()
 
 
