@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from engine.recording import live_bytes
+from engine.live_files import live_bytes
 from lab.folder import Entry, RunInfo, read_entry
 from lab.index import signature
 from lab.notes import Notes, read_notes

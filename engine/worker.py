@@ -23,11 +23,11 @@ from engine.data import microbatches
 from engine.groups import connect
 from engine.initial import seeded
 from engine.job import Job
+from engine.live_files import append_live, live_path
 from engine.memory import Ledger
 from engine.processes.member import MemberContext
 from engine.program import Action, Program
 from engine.recorder import Recorder
-from engine.recording import append_live, live_path
 from engine.reference import write_losses
 from engine.runtime import Runtime
 from engine.so_far import NOTHING, after

@@ -81,7 +81,7 @@ def _load() -> None:
     from engine.launch import warm
 
     warm()
-    import engine.recording  # noqa: F401
+    import engine.stored_recording  # noqa: F401
     import lab.analysis
     import lab.summary  # noqa: F401
 

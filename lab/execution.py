@@ -122,7 +122,7 @@ class Execution:
 
     def _launch(self, cancel: threading.Event | None) -> None:
         from engine.launch import launch
-        from engine.recording import status_path
+        from engine.live_files import status_path
         from engine.reference import kept_losses
         from engine.session import choose_backend, members, usable_gpus
 
@@ -168,14 +168,15 @@ class Execution:
 
     def _hear_reference(self, found: Event) -> None:
         """Also shows it to those who follow the run."""
-        from engine.recording import live_reference_path
+        from engine.live_files import live_reference_path
 
         self.reference = {name: found[name] for name in ("losses", "grad_norms")}
         with suppress(OSError):  # what keeps the run from going on is told where its rows are written
             write_whole(live_reference_path(self.folder), json.dumps(self.reference))
 
     def _hear_step(self, event: Event) -> None:
-        from engine.recording import MetricRow, append_metric
+        from engine.live_files import append_metric
+        from engine.recording import MetricRow
 
         step, reports = event["step"], self.reports[event["step"]]
         reports[event["rank"]] = event
@@ -209,7 +210,7 @@ class Execution:
 
     def _end_early(self, status: Literal["failed", "stopped"], message: str) -> None:
         """Says in the folder how the run ended, before anything else; then makes the tables, if that is quick."""
-        from engine.recording import live_bytes
+        from engine.live_files import live_bytes
 
         ended = replace(self.info, status=status, message=message)
         with suppress(StoreError):
@@ -235,8 +236,8 @@ class Execution:
         """Makes the tables and the summary; `run.json` comes last, so that "finished" means everything is
         there.
         """
-        from engine.recording import finalize, read_recording
         from engine.reference import prune
+        from engine.stored_recording import finalize, read_recording
         from lab.summary import summarise
 
         prune(self.store.root / "references")

@@ -80,7 +80,7 @@ class Run:
         """What the ranks did, as Arrow tables `ops`, `memory` and `metrics`."""
         import pyarrow as pa
 
-        from engine.recording import StoredRecording, read_recording
+        from engine.stored_recording import StoredRecording, read_recording
 
         try:
             found = read_recording(self.folder)

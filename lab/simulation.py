@@ -211,7 +211,7 @@ def replay_numbers(replay: Run) -> dict[str, Any]:
 
 def kept(run: Run, store: Store) -> Run:
     """The simulation as a run in the store. Raises `StoreError`."""
-    from engine.recording import write_recording
+    from engine.stored_recording import write_recording
 
     def fill(draft: Path, info: RunInfo) -> None:
         import json

@@ -10,7 +10,8 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.recording import TABLES, stored_table
+from engine.recording import TABLES
+from engine.stored_recording import stored_table
 from lab.exports.parts import Part
 from lab.recorded_run import RecordedRun
 
@@ -21,7 +22,7 @@ def csv_parts(run: RecordedRun) -> list[Part]:
 
 
 def parquet_parts(run: RecordedRun) -> list[Part]:
-    """The tables as the run's own folder holds them, readable by `engine.recording.read_recording`."""
+    """The tables as the run's own folder holds them, readable by `engine.stored_recording.read_recording`."""
     return _parts(run, "parquet", _write_parquet)
 
 

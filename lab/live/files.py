@@ -17,7 +17,8 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from engine.recording import (
+from engine.live_files import live_path  # fmt: skip
+from engine.recording import (  # fmt: skip
     MEMORY_SCHEMA,
     METRICS_SCHEMA,
     OPS_SCHEMA,
@@ -25,9 +26,8 @@ from engine.recording import (
     MetricRow,
     Op,
     Recording,
-    live_path,
     table,
-)  # fmt: skip
+)
 from engine.so_far import SoFar, read_so_far
 
 MOST_AT_ONCE = 2**20  # bytes of metrics taken in by one look: some 10,000 steps

@@ -14,8 +14,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from engine.job import Job, JobRefused
+from engine.live_files import live_reference_path, status_path
 from engine.processes.status import Note, read_board
-from engine.recording import MetricRow, live_reference_path, status_path
+from engine.recording import MetricRow
 from lab.folder import WHOLE, Entry, RunInfo, read_entry
 from lab.live.files import MetricsFile, newest_lines
 from lab.live.newest import Newest, from_lines, from_tables

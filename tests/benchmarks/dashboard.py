@@ -24,7 +24,7 @@ from playwright.sync_api import Page, sync_playwright
 import lab
 from engine.compile import compile_job
 from engine.job import Job
-from engine.recording import write_recording
+from engine.stored_recording import write_recording
 from lab.folder import RunInfo
 from lab.store import Store
 from lab.summary import Outcome, summarise

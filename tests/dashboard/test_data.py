@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboard import data
 from engine.job import Job
-from engine.recording import live_path
+from engine.live_files import live_path
 from lab.store import Store
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from engine.job import Job
 from engine.launch import Member
-from engine.recording import MemoryRow, Op, append_live, live_path
+from engine.live_files import append_live, live_path
+from engine.recording import MemoryRow, Op
 from engine.so_far import NOTHING, SoFar, after
 from tests.lab.synthetic import LIFELIKE, synthetic
 

@@ -13,16 +13,7 @@ from engine.dryrun import dry_run, unit_cost
 from engine.job import Job
 from engine.mesh import mesh_of
 from engine.program import COMPUTE, RECEIVES, SENDS, Action, Kind
-from engine.recording import (
-    MEMORY_SCHEMA,
-    METRICS_SCHEMA,
-    OPS_SCHEMA,
-    MemoryRow,
-    MetricRow,
-    Op,
-    Recording,
-    table,
-)
+from engine.recording import MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, MemoryRow, MetricRow, Op, Recording, table
 
 MESSAGE_BYTES = 1000
 BUCKET_BYTES = 8000

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 import lab
 from engine.job import Job
-from engine.recording import MemoryRow, MetricRow, Op, read_recording
+from engine.recording import MemoryRow, MetricRow, Op
+from engine.stored_recording import read_recording
 from lab.exports import export
 from lab.runs import Run
 from tests.lab.fake_run import fake_run

@@ -9,17 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.job import Job
-from engine.recording import (
-    CATEGORIES,
-    MemoryRow,
-    MetricRow,
-    Op,
-    append_live,
-    append_metric,
-    live_path,
-    live_reference_path,
-    status_path,
-)  # fmt: skip
+from engine.live_files import append_live, append_metric, live_path, live_reference_path, status_path  # fmt: skip
+from engine.recording import CATEGORIES, MemoryRow, MetricRow, Op  # fmt: skip
 from engine.so_far import NOTHING, after, read_so_far
 from lab import analysis
 from lab.live import LiveRun, Snapshot, files

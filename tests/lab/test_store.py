@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from engine.job import Job
-from engine.recording import finalize
+from engine.stored_recording import finalize
 from lab.folder import Entry, Owner, RunInfo, write_info
 from lab.runs import Run, RunCorrupt, RunNotFound, load, runs
 from lab.store import Store, StoreError
