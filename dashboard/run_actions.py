@@ -15,7 +15,7 @@ from dashboard.table import Listed
 from lab.comparing import MOST_COMPARED
 from lab.notes import LONGEST_NAME, write_notes
 from lab.runs import RunNotFound, StoreError
-from lab.trash import KEPT_DAYS, delete, restore
+from lab.trash import KEPT_DAYS, delete, deleted, restore
 
 
 def actions(picked: Sequence[Listed]) -> None:
@@ -119,3 +119,13 @@ def _restore(ids: Sequence[str]) -> None:
         except (RunNotFound, ValueError, StoreError) as error:
             st.toast(told(str(error)), icon=":material/error:")
     st.session_state["deleted"] = []
+
+
+def deleted_runs() -> None:
+    """Those that were deleted in this and other windows some time ago, to bring back."""
+    gone = deleted(data.store())
+    if not gone:
+        return
+    with st.expander(f"{len(gone)} deleted, kept for {KEPT_DAYS:g} days", icon=":material/delete:"):
+        back = st.multiselect("Bring back", gone, key="bring back")
+        st.button("Restore", disabled=not back, on_click=_restore, args=(back,))

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard import data
 from dashboard.empty import no_runs
 from dashboard.launching import queue, watch
-from dashboard.run_actions import actions, undo_bar
+from dashboard.run_actions import actions, deleted_runs, undo_bar
 from dashboard.show import escaped, told
 from dashboard.table import STATUSES, Listed, Wanted, frame, wanted
 from dashboard.trouble import in_words
@@ -65,6 +65,7 @@ def _table() -> None:
     runs = [Listed(entry, data.notes(entry.info.id)) for entry in data.entries()]
     undo_bar()
     if not runs:
+        deleted_runs()
         no_runs()
     shown = wanted(runs, _filters(runs))
     if not shown:
@@ -77,6 +78,7 @@ def _table() -> None:
     for run in ended:
         info = run.entry.info
         st.error(told(info.message), title=escaped(f"{info.status}: {data.called(info)}"))
+    deleted_runs()
 
 
 def _chosen_rows(shown: list[Listed]) -> list[Listed]:

@@ -1,4 +1,4 @@
-"""The newest whole step of a run, with what was sent and held up to its end: from live lines, or from the tables."""
+"""The newest whole step of a run, with what was moved and held up to its end: from live lines, or from the tables."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def from_lines(lines: Sequence[Line], metrics: Sequence[MetricRow]) -> Newest:
     """lines: of one step, a line a rank in their order."""
     so_far = [line.so_far for line in lines]
     last = so_far[0]
-    axes = list(dict.fromkeys(axis for one in so_far for axis in one.sent))
+    axes = list(dict.fromkeys(axis for one in so_far for axis in one.moved))
     return Newest(
         step=last.step,
         recording=StepRecording(lines, metrics),
         memory_now={rank: one.held for rank, one in enumerate(so_far)},
         memory_peak={rank: {**one.peak, TOTAL: one.peak_total} for rank, one in enumerate(so_far)},
-        bytes_so_far={axis: tuple(one.sent.get(axis, 0) for one in so_far) for axis in axes},
+        bytes_so_far={axis: tuple(one.moved.get(axis, 0) for one in so_far) for axis in axes},
         pace=(last.end_ns - last.first_end_ns) / 1e9 / last.step if last.step else None,
     )
 
@@ -58,7 +58,7 @@ def from_tables(recording: Recording, total_peaks: Mapping[int, int]) -> Newest 
     now, peak = _memory(recording)
     for rank, most in total_peaks.items():
         peak[rank][TOTAL] = most
-    return Newest(step, _only(step, recording), now, peak, _sent(recording), None)
+    return Newest(step, _only(step, recording), now, peak, _moved(recording), None)
 
 
 def _only(step: int, recording: Recording) -> Recording:
@@ -93,7 +93,7 @@ def _memory(recording: Recording) -> tuple[dict[int, dict[str, int]], dict[int, 
     return now, peak
 
 
-def _sent(recording: Recording) -> dict[str, tuple[int, ...]]:
+def _moved(recording: Recording) -> dict[str, tuple[int, ...]]:
     parts = []
     for ops in recording.ops_batches(["rank", "group", "logical_bytes"]):
         sums = ops.group_by(["rank", "group"]).aggregate([("logical_bytes", "sum")])

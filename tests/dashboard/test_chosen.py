@@ -7,7 +7,7 @@ import shutil
 from streamlit.testing.v1 import AppTest
 
 from lab.store import Store
-from lab.trash import deleted
+from lab.trash import delete, deleted
 from tests.dashboard.conftest import Visit
 from tests.dashboard.test_pages import ids
 
@@ -51,3 +51,16 @@ def test_what_no_filter_shows_is_not_chosen(store: Store, visit: Visit) -> None:
     choose(at, ids(store)["zero3pp1"])
     at.text_input(key="search").set_value("zero=1").run()
     assert "Delete" not in [button.label for button in at.button]
+
+
+def test_what_was_deleted_in_another_window_can_be_brought_back(store: Store, visit: Visit) -> None:
+    found = ids(store)
+    gone = [found["zero3pp1"], found["zero1pp1"]]
+    for run_id in gone:
+        delete(store, run_id)
+    at = visit()
+    assert "2 deleted, kept for 7 days" in [each.label for each in at.expander]
+    at.multiselect(key="bring back").set_value([gone[0]]).run()
+    press(at, "Restore")
+    assert deleted(store) == [gone[1]] and gone[0] in list(at.dataframe[0].value["Id"])
+    assert not at.exception and at.multiselect(key="bring back").value == []

@@ -86,12 +86,12 @@ def test_totals_are_those_counted_by_hand() -> None:
     # 70 move from gathered to buffers in one instant, so that they count once
     memory = [held(1, "params", 40), held(2, "gathered", 70), held(3, "gathered", 0), held(3, "buffers", 70)]
     first = after(NOTHING, ops, memory)
-    assert (first.step, first.sent, first.first_end_ns, first.end_ns) == (0, {"dp": 101, "pp": 10}, 9, 9)
+    assert (first.step, first.moved, first.first_end_ns, first.end_ns) == (0, {"dp": 101, "pp": 10}, 9, 9)
     assert first.before == dict.fromkeys(CATEGORIES, 0)
     assert first.held == dict.fromkeys(CATEGORIES, 0) | {"params": 40, "buffers": 70}
     assert first.peak == first.held | {"gathered": 70} and first.peak_total == 110
     second = after(first, [op(20, "tp", 5)._replace(step=1)], [held(11, "buffers", 0)])
-    assert (second.step, second.sent) == (1, {"dp": 101, "pp": 10, "tp": 5})
+    assert (second.step, second.moved) == (1, {"dp": 101, "pp": 10, "tp": 5})
     assert (second.before, second.held["buffers"], second.peak_total) == (first.held, 0, 110)
     assert (second.first_end_ns, second.end_ns) == (9, 20)
     line = json.dumps({"so_far": second, "ops": [], "memory": []}, separators=(",", ":"))
