@@ -13,7 +13,7 @@ import streamlit as st
 from dashboard import data
 from dashboard.show import ROOM, escaped, figure, theme
 from lab import figures
-from lab.comparing import LETTERS, MARKS, Line, lines, names, settings, table
+from lab.comparing import LETTERS, MARKS, MARKS_IN_WORDS, Line, lines, names, settings, table
 from lab.explaining import explain
 from lab.figures.run_looks import run_looks
 from lab.runs import Run
@@ -58,6 +58,7 @@ def deltas(runs: Sequence[Run]) -> None:
     found = {line.name: _row(line, len(runs)) for line in _told_once(lines(runs), runs)}
     columns = ["A, baseline", *[words for i in range(1, len(runs)) for words in (LETTERS[i], f"{LETTERS[i]} − A")]]
     st.table(pd.DataFrame.from_dict(found, orient="index", columns=columns))
+    st.caption(MARKS_IN_WORDS)
 
 
 def _told_once(found: Sequence[Line], runs: Sequence[Run]) -> list[Line]:

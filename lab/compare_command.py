@@ -75,7 +75,7 @@ def _parts(named: Sequence[Run], runs: Sequence[Run], sentences: Sequence[str]) 
     if differ:
         yield Padding(_settings(differ, len(runs)), (1, 0, 0, 0))
     yield Padding(_lines(comparing.lines(runs), len(runs)), (1, 0, 0, 0))
-    yield Text("✔ better, ✘ worse than A; ≈ within the noise between the runs' own steps", style="dim")
+    yield Text(comparing.MARKS_IN_WORDS, style="dim")
     yield Text("")
     yield from (Text(sentence) for sentence in sentences)
 

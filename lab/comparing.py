@@ -44,6 +44,7 @@ Better = Literal["lower", "higher"]
 Verdict = Literal["better", "worse", "same", ""]
 MARKS = {"better": "✔", "worse": "✘", "noise": "≈"}
 """Of what `Line.judged` says, wherever a comparison is shown."""
+MARKS_IN_WORDS = "✔ better, ✘ worse than A; ≈ within the noise between the runs' own steps"
 
 
 @dataclass(frozen=True)

@@ -180,8 +180,13 @@ class Window:
         return Timeline(root)
 
     def rows(self) -> list[dict[str, str]]:
-        """The table of runs as assistive technology reads it, of what is in sight: a canvas shows the rest."""
-        found: list[dict[str, str]] = self.page.get_by_test_id("data-grid-canvas").first.evaluate(_ROWS)
+        """The table of runs as assistive technology reads it, of what is in sight: a canvas shows the rest.
+
+        The table is there a moment before its rows are.
+        """
+        grid = self.page.get_by_test_id("data-grid-canvas").first
+        until(lambda: bool(grid.evaluate(_ROWS)))
+        found: list[dict[str, str]] = grid.evaluate(_ROWS)
         return found
 
     def pick(self, place: int) -> None:

@@ -69,7 +69,7 @@ def test_from_an_empty_store_to_a_comparison_whose_numbers_are_those_of_the_runs
     page.page.get_by_text("Equal to one process").wait_for()
     seen = page.page.evaluate("[...seen].join('; ')")  # what was seen would be lost, had the page been loaded anew
     assert re.search(r"Starting|In the queue", seen) and re.search(r"step \d of 3", seen)
-    assert page.metric("Step").inner_text() == "3 of 3"
+    assert page.metric("Steps of 3").inner_text() == "3"
 
     page.go("Launch")
     page.button("ZeRO-1 against ZeRO-3").click()
@@ -82,13 +82,13 @@ def test_from_an_empty_store_to_a_comparison_whose_numbers_are_those_of_the_runs
 
     first, other = (summaries(fresh.runs)[zero] for zero in (1, 3))
     assert page.query["base"] == first["run"] and page.query["runs"] == f"{first['run']},{other['run']}"
-    check(cells(page, "peak memory of the fullest rank"), peak(first), peak(other), "▲ better")
+    check(cells(page, "peak memory of the fullest rank"), peak(first), peak(other), "✔ better")
     sent = cells(page, "bytes sent, data axis, a rank and step")
-    check(sent, data_bytes(first), data_bytes(other), "▼ worse")
+    check(sent, data_bytes(first), data_bytes(other), "✘ worse")
     (fast, slow), (other_fast, other_slow) = step_times(first), step_times(other)
     noise = 0.8 * (slow - fast + other_slow - other_fast)  # from the 10th to the 90th percentile of two values
-    better = "▲ better" if other_fast < fast else "▼ worse"
-    verdict = "= within noise" if abs(other_fast - fast) <= noise else better
+    better = "✔ better" if other_fast < fast else "✘ worse"
+    verdict = "≈ noise" if abs(other_fast - fast) <= noise else better
     took = cells(page, "step time")
     assert [quantity(text) for text in took[:2]] == pytest.approx([fast, other_fast], rel=0.006)
     assert took[2].endswith(verdict) or took[2] == "same"

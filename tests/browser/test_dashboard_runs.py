@@ -155,5 +155,5 @@ def test_a_link_to_an_unknown_run_says_so_in_plain_text(server: Server, window: 
     wished = "![x](http://example.invalid/x.png) **x**"
     page.open("pipeline", run=wished)
     notice = page.page.get_by_test_id("stAlert")
-    assert f"names a run that is not in this store: {wished}" in " ".join(notice.inner_text().split())
+    assert f"names a run that is not in this store: '{wished}'" in " ".join(notice.inner_text().split())
     page.timeline()
