@@ -1,6 +1,6 @@
 """What pages read: runs of the store and what is computed of them, each once for all windows.
 
-Everything is kept under the state of the run's folder, so that a run that goes on is read anew.
+Everything is kept under the state of the files it comes from, so that a run that goes on is read anew.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import Any
 import streamlit as st
 
 from engine.live_files import live_bytes
+from lab.clusters import cluster_folder
 from lab.folder import Entry, RunInfo, read_entry
-from lab.index import signature
+from lab.index import signature, state_of
 from lab.notes import Notes, read_notes
 from lab.runs import Run
 from lab.store import Store, settle
@@ -20,7 +21,9 @@ from lab.timeline.streamlit import Drawn, drawn
 from lab.wording import SCHEDULE_NAMES
 
 Key = tuple[str, str, str]
-"""Root of the store, id of a run, state of its folder, which changes with every step of a run that goes on."""
+"""Root of the store, id of a run, state of what is shown of it: of its folder, which changes with every step of a run
+that goes on, and of the clusters that it may be replayed on.
+"""
 
 
 def store() -> Store:
@@ -35,7 +38,13 @@ def entries() -> list[Entry]:
 def key_of(run_id: str) -> Key:
     found = store()
     folder = found.folder(run_id)
-    return str(found.root), run_id, f"{signature(folder)} {live_bytes(folder)}"
+    return str(found.root), run_id, f"{signature(folder)} {live_bytes(folder)} {clusters_key()}"
+
+
+def clusters_key() -> str:
+    """Another text for each store, and after each change of a cluster of its own, such as `lab calibrate` makes."""
+    folder = cluster_folder(store())
+    return " ".join([str(folder), *map(state_of, sorted(folder.glob("*.toml")))])
 
 
 def run_of(key: Key) -> Run:

@@ -21,7 +21,7 @@ from lab.wording import nbytes, percent, rate, seconds
 
 
 @st.cache_resource(max_entries=32, show_spinner="Working out what this plan means …")
-def simulated(job: Job, root: str) -> Run:
+def simulated(job: Job, clusters: str) -> Run:
     """One step of the job on its cluster, or on the one its size suggests."""
     store = data.store()
     return simulate_job(job, find_cluster(job.hardware.cluster, store), store=store)
@@ -31,7 +31,7 @@ def meaning(job: Job) -> None:
     """Numbers and figures of what `job` would do. Raises `JobRefused` if it breaks a rule."""
     name = job.hardware.cluster or default_cluster(job, published=False)
     one_step = replace(job, training=replace(job.training, steps=1), hardware=Hardware(cluster=name))
-    run = simulated(one_step, str(data.store().root))
+    run = simulated(one_step, data.clusters_key())
     memory = run.summary["memory"]["per_rank"]
     facts = {
         "Processes": str(job.world_size),

@@ -49,10 +49,11 @@ def indexed(store: Store) -> list[Entry]:
 
 
 def signature(folder: Path) -> str:
-    return " ".join(_stat(folder / name) for name in _WATCHED)
+    return " ".join(state_of(folder / name) for name in _WATCHED)
 
 
-def _stat(path: Path) -> str:
+def state_of(path: Path) -> str:
+    """Another text after each change of a file; "-" for none."""
     try:
         found = path.stat()
     except OSError:

@@ -35,7 +35,7 @@ GPUS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3072, 4096]
 
 
 @st.cache_data(max_entries=32, show_spinner="Trying every legal plan …")
-def _searched(model: str | Job, cluster: str, gpus: int, fixed: tuple[tuple[str, int], ...], root: str) -> Search:
+def _searched(model: str | Job, cluster: str, gpus: int, fixed: tuple[tuple[str, int], ...], clusters: str) -> Search:
     return plan(model, cluster, gpus, refine=3, **dict(fixed))
 
 
@@ -132,14 +132,14 @@ def _closer(one: Candidate, cluster: str) -> None:
         st.caption(escaped(what_changed(one.job, small)))
     with st.expander("Its timeline, grid and memory, simulated", on_change="rerun") as detail:
         if detail.open:
-            run = simulated(Job.from_options(one.job, steps=1, cluster=cluster), str(data.store().root))
+            run = simulated(Job.from_options(one.job, steps=1, cluster=cluster), data.clusters_key())
             pictures(run, "node")
 
 
 st.title("Planner")
 try:
     model, cluster, gpus = _wish()
-    found = _searched(model, cluster, gpus, _fixed(), str(data.store().root))
+    found = _searched(model, cluster, gpus, _fixed(), data.clusters_key())
     closer = _results(found)
     _why(found)
     _closer(closer, cluster)
