@@ -1,1 +1,1 @@
-"""Home of the Streamlit dashboard, which will stand on `lab` alone; today, reports and `lab show` compare runs."""
+"""The Streamlit dashboard: launch, watch and compare runs. It stands on `lab` alone; `lab dashboard` opens it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from engine.buckets import lane_buckets
 from engine.compile import compile_job
@@ -25,8 +26,9 @@ def predicted_memory(job: Job, program: Program | None = None) -> list[dict[str,
     return [{"rank": rank} | lanes[mesh.coordinate(rank).pp] for rank in range(mesh.size)]
 
 
+@lru_cache(maxsize=64)
 def total_bytes(job: Job) -> int:
-    """All ranks' peaks together, what a machine that runs every rank must hold."""
+    """All ranks' peaks together, what a machine that runs every rank must hold. Kept, since a form asks at each key."""
     copies = job.plan.dp * job.plan.tp
     return copies * sum(_lane_peaks(job, compile_job(job), z)["total_peak"] for z in range(job.plan.pp))
 

@@ -154,9 +154,9 @@ class Job:
         It depends on model and training alone: as few micro-batches as keep each within `REFERENCE_TOKENS`.
         """
         batch = self.training.batch
-        divisors = (m for m in range(1, batch + 1) if batch % m == 0)
-        few = next((m for m in divisors if batch // m * self.model.seq <= REFERENCE_TOKENS), batch)
-        return dataclasses.replace(self, plan=Plan(microbatches=few), hardware=Hardware())
+        most = min(batch, max(1, REFERENCE_TOKENS // self.model.seq))  # sequences; few, however large the batch is
+        size = next((size for size in range(most, 0, -1) if batch % size == 0), 1)
+        return dataclasses.replace(self, plan=Plan(microbatches=batch // size), hardware=Hardware())
 
     def under(self, schedule: Schedule) -> Job:
         """The job with another schedule, and the chunks that one needs: 2 for zb-v, at least 2 interleaved, else 1."""

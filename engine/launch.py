@@ -68,6 +68,7 @@ def launch(
     *,
     log_path: Path,
     run_json: Path | None,
+    status_path: Path | None = None,
     on_event: Callable[[str, dict[str, Any]], None],
     cancel: threading.Event | None = None,
     hang_seconds: float = 2.0,
@@ -77,7 +78,8 @@ def launch(
 
     Raises `RunFailed` if one fails or the run stands still, `RunCancelled` if `cancel` gets set. However it ends,
     interrupts included, no process of the run is left. `on_event(member name, event)` is called in this thread.
-    `run_json` is touched only if this process dies: its "status" then becomes "killed".
+    `run_json` is touched only if this process dies: its "status" then becomes "killed". `status_path` becomes the file
+    in which others can see what each member is doing (`engine.processes.status.read_board`), if one can be made there.
     """
     _check(members)
     log_path.open("ab").close()  # whoever cannot write there should hear it here
@@ -91,6 +93,7 @@ def launch(
             folder=folder,
             log_path=str(log_path.resolve()),
             run_json=None if run_json is None else str(run_json.resolve()),
+            status_path=None if status_path is None else str(status_path.resolve()),
             hang_seconds=hang_seconds,
             spin_seconds=spin_seconds,
             sys_path=tuple(sys.path),

@@ -1,27 +1,16 @@
 """The recording: what each rank really did, in order, as plain tables. The names here are the names in the files.
 
-A run's folder holds, while the run goes on, `live/rank003.jsonl` (one line a step and rank) and, once it has ended, the
-Parquet tables `ops`, `memory` and `metrics`. Reading falls back on the live files, so a killed run stays readable.
+`engine.live_files` has the files of a run that goes on, `engine.stored_recording` those of one that has ended.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import zip_longest
-from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
-_STANDS_FOR = b"stands_for"  # in the files' metadata, see `Recording`
-BATCH_ROWS = 50_000  # rows in memory at a time when a run's files are read or turned into tables
 
 
 class Op(NamedTuple):
@@ -90,6 +79,7 @@ class MetricRow(NamedTuple):
     reference_loss: float
 
 
+TABLES = ("ops", "memory", "metrics")
 CATEGORIES = ("params", "grads", "optimizer", "activations", "gathered", "buffers")
 
 _TYPES = {int: pa.int64(), str: pa.string(), float: pa.float64(), tuple[int, ...]: pa.list_(pa.int32())}
@@ -100,6 +90,7 @@ def _schema(row: Any) -> pa.Schema:
 
 
 OPS_SCHEMA, MEMORY_SCHEMA, METRICS_SCHEMA = _schema(Op), _schema(MemoryRow), _schema(MetricRow)
+SCHEMAS = dict(zip(TABLES, (OPS_SCHEMA, MEMORY_SCHEMA, METRICS_SCHEMA), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +107,7 @@ class Recording:
 
     def ops_of(self, step: int) -> pa.Table:
         """The operations of one step."""
-        return _of_step(self.ops, step)
+        return of_step(self.ops, step)
 
     def ops_batches(self, columns: list[str]) -> Iterator[pa.Table]:
         """The columns asked for, some steps at a time, each step in one piece."""
@@ -131,7 +122,8 @@ class Recording:
             yield Op(**row)
 
 
-def _of_step(ops: pa.Table, step: int) -> pa.Table:
+def of_step(ops: pa.Table, step: int) -> pa.Table:
+    """The rows of one step."""
     mine = pc.equal(ops["step"], step)
     return ops if pc.all(mine).as_py() else ops.filter(mine)
 
@@ -140,157 +132,3 @@ def table(rows: list[Any], schema: pa.Schema) -> pa.Table:
     """Rows (named tuples or lists in column order) as an Arrow table."""
     columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
-
-
-def live_path(run_dir: Path, rank: int) -> Path:
-    return run_dir / "live" / f"rank{rank:03d}.jsonl"
-
-
-def append_live(path: Path, ops: list[Op], memory: list[MemoryRow]) -> None:
-    """Puts one step's rows of one rank on the disk; called by the rank itself."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"ops": ops, "memory": memory}, separators=(",", ":")) + "\n")
-
-
-def live_bytes(run_dir: Path) -> int:
-    """How much the ranks of a run that goes on, or ended early, have written."""
-    return sum(path.stat().st_size for path in (run_dir / "live").glob("rank*.jsonl"))
-
-
-def read_live(run_dir: Path) -> tuple[pa.Table, pa.Table]:
-    """The ops and memory written so far, step by step. A last line cut short by a kill is left out."""
-    batches = list(_live_batches(run_dir))
-    ops = pa.concat_tables([OPS_SCHEMA.empty_table(), *(ops for ops, _ in batches)])
-    return ops, pa.concat_tables([MEMORY_SCHEMA.empty_table(), *(memory for _, memory in batches)])
-
-
-def _live_batches(run_dir: Path) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Ops and memory of some consecutive steps at a time, all ranks of a step together, so that memory is bounded."""
-    ops: list[list[Any]] = []
-    memory: list[list[Any]] = []
-    with ExitStack() as stack:
-        paths = sorted((run_dir / "live").glob("rank*.jsonl"))
-        files = [_live_lines(stack.enter_context(path.open(encoding="utf-8"))) for path in paths]
-        for lines in zip_longest(*files):  # the lines of one step
-            for line in filter(None, lines):
-                ops += line["ops"]
-                memory += line["memory"]
-            if len(ops) + len(memory) >= BATCH_ROWS:
-                yield table(ops, OPS_SCHEMA), table(memory, MEMORY_SCHEMA)
-                ops, memory = [], []
-    if ops or memory:
-        yield table(ops, OPS_SCHEMA), table(memory, MEMORY_SCHEMA)
-
-
-def _live_lines(file: Iterable[str]) -> Iterator[dict[str, Any]]:
-    for line in file:
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            return
-
-
-def append_metric(run_dir: Path, row: MetricRow) -> None:
-    with (run_dir / "live" / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
-
-
-def read_live_metrics(run_dir: Path) -> pa.Table:
-    path = run_dir / "live" / "metrics.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return table([json.loads(line) for line in lines if line.endswith("]")], METRICS_SCHEMA)
-
-
-def finalize(run_dir: Path) -> None:
-    """Turns the live files of an ended run into Parquet, a row group for some steps at a time, and removes them."""
-    options = {"compression": "zstd"}
-    with (
-        pq.ParquetWriter(run_dir / "ops.parquet", OPS_SCHEMA, **options) as ops_file,
-        pq.ParquetWriter(run_dir / "memory.parquet", MEMORY_SCHEMA, **options) as memory_file,
-    ):
-        for ops, memory in _live_batches(run_dir):
-            ops_file.write_table(ops)
-            memory_file.write_table(memory)
-    pq.write_table(read_live_metrics(run_dir), run_dir / "metrics.parquet", **options)
-    ended = (run_dir / "live").rename(run_dir / "live.ended")  # at once, so that no reader meets half of it
-    shutil.rmtree(ended)
-
-
-def write_recording(run_dir: Path, recording: Recording) -> None:
-    """The tables of a recording that is complete, as `finalize` leaves them; of ranks that stand for others say so."""
-    same = json.dumps([[rank, like] for rank, like in recording.stands_for.items()])
-    for name in ("ops", "memory", "metrics"):
-        rows: pa.Table = getattr(recording, name)
-        pq.write_table(
-            rows.replace_schema_metadata({_STANDS_FOR: same}), run_dir / f"{name}.parquet", compression="zstd"
-        )
-
-
-def read_recording(run_dir: Path) -> Recording:
-    """Reads a run, finished or not. Of a finished one, what is asked for is read when it is asked for."""
-    live = run_dir / "live"
-    if live.exists():
-        with suppress(FileNotFoundError):
-            recording = Recording(*read_live(run_dir), read_live_metrics(run_dir))
-            if live.exists():
-                return recording
-        # it was finalised while we read, perhaps half of it: the tables are there now
-    return StoredRecording(run_dir)
-
-
-class StoredRecording(Recording):
-    """The Parquet tables of a finished run. Damage that shows in their frames is raised here, at once."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self.__dict__.update(_folder=run_dir)  # past the frozen dataclass
-        for name in ("ops", "memory", "metrics"):
-            with self._open(name) as file:
-                same = (file.schema_arrow.metadata or {}).get(_STANDS_FOR, b"[]")
-        self.__dict__.update(stands_for=dict(json.loads(same)))
-
-    @contextmanager
-    def _open(self, name: str) -> Iterator[pq.ParquetFile]:
-        """One table; `pq.read_table` would import pandas and the data-set machinery first."""
-        path = self.__dict__["_folder"] / f"{name}.parquet"
-        try:
-            with pq.ParquetFile(path) as file:
-                yield file
-        except (OSError, pa.ArrowException) as error:
-            raise OSError(f"{path} cannot be read: {error}") from error
-
-    def _whole(self, name: str) -> pa.Table:
-        with self._open(name) as file:
-            return file.read()
-
-    def _groups(self, name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
-        with self._open(name) as file:
-            for group in range(file.num_row_groups):
-                yield file.read_row_group(group, columns=columns)
-
-    @cached_property
-    def ops(self) -> pa.Table:
-        return self._whole("ops")
-
-    @cached_property
-    def memory(self) -> pa.Table:
-        return self._whole("memory")
-
-    @cached_property
-    def metrics(self) -> pa.Table:
-        return self._whole("metrics")
-
-    def ops_batches(self, columns: list[str]) -> Iterator[pa.Table]:
-        yield from self._groups("ops", columns)
-
-    def memory_batches(self) -> Iterator[pa.Table]:
-        yield from self._groups("memory")
-
-    def ops_of(self, step: int) -> pa.Table:
-        """Reads only the row groups that may hold the step."""
-        found = [OPS_SCHEMA.empty_table()]
-        with self._open("ops") as file:
-            for group in range(file.num_row_groups):
-                known = file.metadata.row_group(group).column(0).statistics
-                if known is None or known.min <= step <= known.max:
-                    found.append(_of_step(file.read_row_group(group), step))
-        return pa.concat_tables(found)

@@ -8,12 +8,15 @@ source included.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 import zipfile
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from engine.data import corpus
 from engine.job import Job
@@ -43,9 +46,31 @@ def usable(path: Path) -> bool:
         return False
     if zipfile.is_zipfile(path):  # what torch.save writes
         os.utime(path)
+        with suppress(OSError):  # it need not be there
+            os.utime(_losses_path(path))
         return True
     path.unlink(missing_ok=True)
     return False
+
+
+def _losses_path(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def write_losses(path: Path, found: dict[str, Any]) -> None:
+    """Keeps the losses and gradient norms beside the reference too, for those who cannot read it without torch."""
+    draft = path.with_suffix(f".{os.getpid()}.json.part")
+    draft.write_text(json.dumps(found), encoding="utf-8")
+    draft.replace(_losses_path(path))
+
+
+def kept_losses(path: Path) -> dict[str, Any] | None:
+    """`{"losses": […], "grad_norms": […]}` of the reference kept at `path`; None if there is none that can be read."""
+    try:
+        found = json.loads(_losses_path(path).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if usable(path) and isinstance(found, dict) else None
 
 
 def prune(root: Path, keep_bytes: int = KEEP_BYTES) -> None:

@@ -11,6 +11,8 @@ from engine.job import Job, JobRefused, Plan
 
 BYTE_VALUES = 256
 MAX_LOCAL_RANKS = 128
+MAX_RANKS = 32_768  # in a simulation
+MAX_NUMBER = 10**13  # of sizes; a larger one can neither be run nor simulated, and its divisors would take long to find
 MAX_LAYER_RUNS = 100_000  # forwards of a block in one step; the program of a step is a list in memory
 
 
@@ -18,6 +20,25 @@ def check(job: Job) -> None:
     """Raises `JobRefused` with the first rule the job breaks; says nothing about this machine's size."""
     for complaint in _complaints(job):
         raise JobRefused(complaint)
+
+
+def check_ranks(job: Job) -> None:
+    """Raises `JobRefused` for more ranks than can be simulated."""
+    if job.world_size > MAX_RANKS:
+        raise JobRefused(
+            f"dp × tp × pp = {job.world_size:,} ranks are more than the {MAX_RANKS:,} that can be simulated:"
+            " use smaller degrees."
+        )
+
+
+def check_reference(job: Job) -> None:
+    """Raises `JobRefused` if the one process that a run is compared with would have too long a step."""
+    one, batch = job.one_process(), job.training.batch
+    if one.model.layers * one.plan.microbatches > MAX_LAYER_RUNS:
+        raise JobRefused(
+            f"batch={batch} takes one process, which the run is compared with, {one.plan.microbatches:,} micro-batches,"
+            f" over {MAX_LAYER_RUNS:,} layer runs a step: use a smaller batch, or compare with nothing (--no-parity)."
+        )
 
 
 def check_here(job: Job, bytes_needed: int, bytes_available: int) -> None:
@@ -85,6 +106,9 @@ def _plain_numbers(job: Job) -> Iterator[str]:
     for name in (*whole, "bucket_kb", "steps", "batch"):
         if options[name] < 1:
             yield f"{name}={options[name]} is too small: use 1 or more."
+    for name in ("hidden", "heads", "seq"):
+        if options[name] > MAX_NUMBER:
+            yield f"{name}={options[name]} is too large: use at most {MAX_NUMBER:,}."
     if not 0 <= job.plan.zero <= 3:
         yield f"zero={job.plan.zero} is not a ZeRO stage: use 0, 1, 2 or 3."
     if job.plan.prefetch < 0:
@@ -163,12 +187,19 @@ def _data_rules(job: Job) -> Iterator[str]:
         )
     text = job.training.text
     if text is not None:
-        if not Path(text).is_file():
+        if not _is_file(text):
             yield f"text={text!r} is not a file that exists: name a readable text file."
         elif not os.access(text, os.R_OK):
             yield f"text={text!r} is a file you may not read: name a readable text file."
         elif Path(text).stat().st_size < job.model.seq + 2:
             yield f"text={text!r} is shorter than seq={job.model.seq}: use a longer file or a smaller seq."
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # such as a name that is too long
+        return False
 
 
 def _gigabytes(nbytes: int) -> str:

@@ -23,12 +23,14 @@ from engine.data import microbatches
 from engine.groups import connect
 from engine.initial import seeded
 from engine.job import Job
+from engine.live_files import append_live, live_path
 from engine.memory import Ledger
 from engine.processes.member import MemberContext
 from engine.program import Action, Program
 from engine.recorder import Recorder
-from engine.recording import append_live, live_path
+from engine.reference import write_losses
 from engine.runtime import Runtime
+from engine.so_far import NOTHING, after
 from engine.step_state import StepResult
 
 
@@ -46,11 +48,16 @@ def run_rank(ctx: MemberContext) -> None:
     def entering(action: Action) -> None:
         ctx.status.action(texts[action])
 
+    so_far = NOTHING
+    ctx.status.step(0)
     for step, start, end, result in _train(runtime, entering):
         ctx.status.writing()
-        append_live(live_path(run_dir, rank), runtime.recorder.flush(step), runtime.ledger.flush(step))
+        ops, memory = runtime.recorder.flush(step), runtime.ledger.flush(step)
+        so_far = after(so_far, ops, memory)
+        append_live(live_path(run_dir, rank), ops, memory, so_far)
         ctx.emit({"event": "step", "rank": rank, "step": step, "loss": result.loss, "grad_norm": result.grad_norm,
                   "start_ns": start, "end_ns": end})  # fmt: skip
+        ctx.status.step(min(step + 1, job.training.steps - 1))
     time.sleep(0.02)  # until the threads of gloo have let go of what they sent last
     give_back_freed_memory()
     rss = psutil.Process().memory_info().rss
@@ -78,6 +85,9 @@ def run_reference(ctx: MemberContext) -> None:
         found["grad_norms"].append(result.grad_norm)
     found["weights"] = {name: p.detach().clone() for b in runtime.buckets.values() for name, p in b.params.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
+    losses = {name: found[name] for name in ("losses", "grad_norms")}
+    write_losses(path, losses)
+    ctx.emit({"event": "reference", **losses})
     unfinished = path.with_suffix(f".{os.getpid()}.part")
     torch.save(found, unfinished)
     unfinished.rename(path)

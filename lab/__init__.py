@@ -168,8 +168,8 @@ def view(
 
 
 def compare(*runs: Run) -> Compared:
-    """Two to six runs side by side in a notebook, against the first: settings and numbers that differ, and timelines
-    that zoom together. Raises `ValueError` for fewer, more, or one that completed no step.
+    """Two to six runs side by side in a notebook, against the first: settings and numbers that differ, what came of it
+    in words, and timelines that zoom together. Raises `ValueError` for fewer, more, or one that completed no step.
     """
     from lab import widgets
 

@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 from engine.job import JobRefused
 from engine.presets import PRESETS
-from lab import commands, notebooks_command, simulate_commands
+from lab import commands, compare_command, export_command, launch_commands, notebooks_command, simulate_commands
 from lab.commands import FAILED, INTERRUPTED, OK, REFUSED, say
+from lab.exports import FORMATS, OF_A_STEP
 from lab.options import Parser, add_job_options, parse
 from lab.planning import SHOWN
 from lab.runs import RunCorrupt, RunNotFound, StoreError
@@ -24,9 +25,11 @@ EXAMPLES = """examples:
   lab simulate --model gpt3-175b --tp 8 --pp 8 --dp 16     on a cluster that nobody here has
   lab program --dp 4 --zero 3 --against "--zero 1"    what did ZeRO-3 add?
   lab notebooks                               learn it step by step, in JupyterLab
-  lab show latest; lab report latest -o report.html
+  lab show latest; lab report latest -o report.html; lab export latest -o trace.json
 """
 OUTPUT = ("-o", "--output")
+Command = Callable[..., Parser]
+"""Adds a command: what it does, what is said of it, and its arguments in short."""
 RUN_HELP = "a run's id, the beginning or end of one, latest, or -1 for the newest, -2…"
 
 
@@ -72,44 +75,73 @@ def _parser() -> Parser:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
 
     def command(do: Callable[[Namespace], int], words: str, arguments: str = "[options]") -> Parser:
-        name = do.__name__
+        name = do.__name__.removeprefix("_")
         added: Parser = subparsers.add_parser(
             name, help=words, usage=f"lab {name} {arguments}", description=f"{words[0].upper()}{words[1:]}."
         )
         added.set_defaults(command=do, parser=added)
+        added.add_argument("--json", action="store_true", help="print one JSON object")
         return added
 
-    _options_of_run(command(commands.run, "train under a plan and show what happened"))
-    runs = command(commands.runs, "list the runs in the store")
-    runs.add_argument("--all", action="store_true", help="not only the newest 20")
-    show = command(commands.show, "show the summary of a run again", "RUN [options]")
-    _options_of_simulation(command(simulate_commands.simulate, "say what a plan would do on a described cluster"))
-    _options_of_program(command(commands.program, "print the program that a plan compiles to"))
-    report = command(commands.report, "write a run as one HTML file that needs nothing else", "RUN [options]")
-    _options_of_plan(command(commands.plan, "find the fastest plan that fits, on a described cluster"))
-    clusters = command(simulate_commands.clusters, "list the described clusters", "[NAME …] [options]")
-    clusters.add_argument("names", metavar="NAME", nargs="*", help="these, with where their numbers come from")
-    calibrate = command(simulate_commands.calibrate, "measure this machine, as the cluster called here")
-    doctor = command(commands.doctor, "check that everything a run needs works here")
-    demo = command(commands.demo, "run 2 × 2 × 2 ranks with ZeRO-1 on real text and write a report of it")
-    opened = command(notebooks_command.notebooks, "open the notebooks in JupyterLab, on a copy that is yours to change")
-    opened.add_argument("--to", metavar="FOLDER", default="lab-notebooks", help="the copy; default: lab-notebooks")
-    opened.add_argument("--fresh", action="store_true", help="put what you changed aside as .bak and copy it anew")
-    opened.add_argument("--no-browser", action="store_true", help="open no browser; the address is printed")
-    opened.add_argument("--port", metavar="N", help="default: 8888, or one that is free")
-    for one in (show, report):
-        one.add_argument("run", metavar="RUN", help=RUN_HELP)
-    for one, name in ((report, "report.html"), (demo, "demo-report.html")):
-        one.add_argument(*OUTPUT, metavar="FILE", default=name, help=f"default: {name}")
-    for one in (show, report):
-        one.add_argument("--cluster", metavar="NAME", help="show beside it how long its step would take there")
-    for one in (runs, show, report, clusters, calibrate, doctor, demo, opened):
-        one.add_argument("--json", action="store_true", help="print one JSON object")
+    _to_run(command)
+    _to_look(command)
+    _to_open(command)
     return parser
 
 
+def _to_run(command: Command) -> None:
+    """What runs, predicts and plans."""
+    _options_of_run(command(commands.run, "train under a plan and show what happened"))
+    demo = command(commands.demo, "run 2 × 2 × 2 ranks with ZeRO-1 on real text and write a report of it")
+    demo.add_argument(*OUTPUT, metavar="FILE", default="demo-report.html", help="default: demo-report.html")
+    cancel = command(launch_commands.cancel, "stop a run that the queue of launches carries out", "RUN [options]")
+    cancel.add_argument("run", metavar="RUN", help=f"{RUN_HELP}; or the number of a launch")
+    _options_of_simulation(command(simulate_commands.simulate, "say what a plan would do on a described cluster"))
+    _options_of_plan(command(commands.plan, "find the fastest plan that fits, on a described cluster"))
+    clusters = command(simulate_commands.clusters, "list the described clusters", "[NAME …] [options]")
+    clusters.add_argument("names", metavar="NAME", nargs="*", help="these, with where their numbers come from")
+    command(simulate_commands.calibrate, "measure this machine, as the cluster called here")
+    command(commands.doctor, "check that everything a run needs works here")
+
+
+def _to_look(command: Command) -> None:
+    """What shows runs, and what they ran."""
+    runs = command(commands.runs, "list the runs in the store")
+    runs.add_argument("--all", action="store_true", help="not only the newest 20")
+    show = command(commands.show, "show the summary of a run again", "RUN [options]")
+    compared = command(compare_command.compare, "lay two to six runs side by side", "RUN RUN [RUN …] [options]")
+    compared.add_argument("runs", metavar="RUN", nargs="+", help=f"the first is the baseline; {RUN_HELP}")
+    compared.add_argument("--cluster", metavar="NAME", help="compare their replays on this cluster instead")
+    report = command(commands.report, "write a run as one HTML file that needs nothing else", "RUN [options]")
+    for one in (show, report):
+        one.add_argument("run", metavar="RUN", help=RUN_HELP)
+        one.add_argument("--cluster", metavar="NAME", help="show beside it how long its step would take there")
+    report.add_argument(*OUTPUT, metavar="FILE", default="report.html", help="default: report.html")
+    exported = command(export_command.export, "write a run for Perfetto, HTA, or as tables", "RUN [options]")
+    exported.add_argument("run", metavar="RUN", help=RUN_HELP)
+    _options_of_export(exported)
+    _options_of_program(command(commands.program, "print the program that a plan compiles to"))
+
+
+def _to_open(command: Command) -> None:
+    """What opens in the browser."""
+    words = "open the notebooks in JupyterLab, on a copy that is yours to change"
+    notebooks = command(notebooks_command.notebooks, words)
+    notebooks.add_argument("--to", metavar="FOLDER", default="lab-notebooks", help="the copy; default: lab-notebooks")
+    notebooks.add_argument("--fresh", action="store_true", help="put what you changed aside as .bak and copy it anew")
+    served = command(_dashboard, "open the dashboard: launch runs, watch them, compare them")
+    for one, port in ((notebooks, 8888), (served, 8501)):
+        one.add_argument("--no-browser", action="store_true", help="open no browser; the address is printed")
+        one.add_argument("--port", metavar="N", help=f"default: {port}, or one that is free")
+
+
+def _dashboard(args: Namespace) -> int:
+    from dashboard.serve import dashboard  # it stands on this package, and loads Streamlit
+
+    return dashboard(args)
+
+
 def _options_of_run(parser: Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     parser.add_argument("--no-parity", action="store_true", help="do not compare with one process")
     parser.add_argument("--program", metavar="FILE", help="run this program, written or edited by hand")
     words = "run this order of micro-batches: a line for each pipeline rank, as in F0 F1 B0 B1 (I, W: split backward)"
@@ -118,7 +150,6 @@ def _options_of_run(parser: Parser) -> None:
 
 
 def _options_of_simulation(parser: Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     parser.add_argument("--model", metavar="NAME", help=f"a published model: {', '.join(PRESETS)}")
     parser.add_argument("--no-keep", action="store_true", help="do not keep it as a run in the store")
     parser.add_argument("--program", metavar="FILE", help="simulate this program, written or edited by hand")
@@ -127,15 +158,21 @@ def _options_of_simulation(parser: Parser) -> None:
 
 
 def _options_of_program(parser: Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the program as one JSON object")
     parser.add_argument("--rank", metavar="N", help="only what this rank runs")
     parser.add_argument("--grid", action="store_true", help="draw ranks × time at unit costs instead")
     parser.add_argument("--against", metavar="OPTIONS", help='compare with these options, as in "--zero 1"')
     add_job_options(parser)
 
 
+def _options_of_export(parser: Parser) -> None:
+    words = "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
+    parser.add_argument("--format", metavar="NAME", default="perfetto", help=f"{words}; default: perfetto")
+    words = "where to; a name that ends in .zip makes it one; default: named for the run"
+    parser.add_argument(*OUTPUT, metavar="PATH", help=words)
+    parser.add_argument("--step", metavar="N", help=f"of {' and '.join(OF_A_STEP)}, only this step; default: all")
+
+
 def _options_of_plan(parser: Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--model", metavar="PRESET", help="a published model by name; default: the job's own")
     parser.add_argument("--gpus", metavar="N", required=True, help="how many devices there are")
     parser.add_argument("--top", metavar="N", default=str(SHOWN), help=f"how many plans to show; default: {SHOWN}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.cluster import Cluster, load_cluster
+from engine.cluster import Cluster, cluster_files, load_cluster
 from engine.compute_cost import peak_flops
 from engine.job import Job, JobRefused
 from lab.store import Store
@@ -27,6 +27,11 @@ def find_cluster(name: str, store: Store | None = None) -> Cluster:
         return load_cluster(name, [folder])
     except ValueError as error:
         raise JobRefused(str(error)) from error
+
+
+def cluster_names(store: Store) -> list[str]:
+    """All clusters that have a name: the presets, and those of the store's folder."""
+    return sorted(cluster_files([cluster_folder(store)]))
 
 
 def default_cluster(job: Job, published: bool) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.job import Job, JobRefused
+from lab.job_presets import DEMO
 from lab.options import given, job_of, number, whole_number
 from lab.runs import Run, Store, StoreError, load
 from lab.runs import runs as all_runs
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from engine.program import Program
 
 OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
-DEMO: dict[str, Any] = {"dp": 2, "tp": 2, "pp": 2, "zero": 1}
 
 
 def say(status: str, message: str, code: int, *, as_json: bool, run_id: str | None = None) -> int:
@@ -121,19 +121,20 @@ def demo(args: Namespace) -> int:
     command = "lab" if shutil.which("lab") else f"{Path(sys.executable).parent}/lab"  # `make demo` activates nothing
     print(f"  {command} run --dp 2 --tp 2 --pp 2 --zero 3 --microbatches 8")
     print(f"or learn it step by step, in JupyterLab: {command} notebooks")
+    print(f"or launch runs, watch them and lay them side by side: {command} dashboard")
     return status
 
 
 def report(args: Namespace) -> int:
     run = load(args.run)
     if run.status == "corrupt":
-        return _corrupt(run, args.json)
+        return corrupt(run, args.json)
     path = str(_write_report(run, args.output, args.cluster))
     print(json.dumps({"run": run.id, "report": path}) if args.json else path)
     return OK
 
 
-def _corrupt(run: Run, as_json: bool) -> int:
+def corrupt(run: Run, as_json: bool) -> int:
     return say("corrupt", f"run {run.id} is corrupt: {run.message}.", FAILED, as_json=as_json, run_id=run.id)
 
 
@@ -173,7 +174,7 @@ def print_run(run: Run, as_json: bool, cluster: str | None = None) -> None:
 def show(args: Namespace) -> int:
     run = load(args.run)
     if run.status == "corrupt":
-        return _corrupt(run, args.json)
+        return corrupt(run, args.json)
     print_run(run, args.json, args.cluster)
     return OK
 

@@ -34,11 +34,16 @@ def refuse(job: Job, *, parity: bool = True, store: Store | None = None) -> None
 
 
 def bytes_needed(job: Job, parity: bool, store: Store) -> int:
-    """What all processes of the run hold at most, together: its ranks and, if it has to be made, the reference."""
+    """What all processes of the run hold at most, together: its ranks and, if it has to be made, the reference.
+
+    Raises `JobRefused` for a batch so large that the reference's step could not even be written down.
+    """
+    from engine import rules
     from engine.footprint import total_bytes
 
     needed = total_bytes(job) + job.world_size * PROCESS_BYTES
     if parity and not reference_file(job, store).exists():
+        rules.check_reference(job)
         needed += total_bytes(job.one_process()) + PROCESS_BYTES
     return needed
 
@@ -76,7 +81,7 @@ def _load() -> None:
     from engine.launch import warm
 
     warm()
-    import engine.recording  # noqa: F401
+    import engine.stored_recording  # noqa: F401
     import lab.analysis
     import lab.summary  # noqa: F401
 

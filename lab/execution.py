@@ -122,6 +122,8 @@ class Execution:
 
     def _launch(self, cancel: threading.Event | None) -> None:
         from engine.launch import launch
+        from engine.live_files import status_path
+        from engine.reference import kept_losses
         from engine.session import choose_backend, members, usable_gpus
 
         backend = choose_backend(self.job.world_size, usable_gpus())
@@ -132,12 +134,15 @@ class Execution:
             described = find_cluster(self.job.hardware.cluster, self.store).to_toml()
             (self.folder / "cluster.toml").write_text(described, encoding="utf-8")
         reference = reference_file(self.job, self.store) if self.parity else None
+        if reference is not None and (kept := kept_losses(reference)) is not None:
+            self._hear_reference(kept)
         self._tell("starting")
         self.launched = time.perf_counter()
         launch(
             members(self.job, self.folder, backend=backend, reference=reference, program=self.program),
             log_path=self.folder / "log.txt",
             run_json=self.folder / "run.json",
+            status_path=status_path(self.folder),
             on_event=self._hear,
             cancel=cancel,
         )
@@ -153,7 +158,7 @@ class Execution:
             case "finished":
                 self.finished[event["rank"]] = event
             case "reference":
-                self.reference = event
+                self._hear_reference(event)
 
     def _hear_ready(self, event: Event) -> None:
         self.ready.add(event["rank"])
@@ -161,8 +166,17 @@ class Execution:
             self.ready_s = time.perf_counter() - self.launched
             self._tell("ready")
 
+    def _hear_reference(self, found: Event) -> None:
+        """Also shows it to those who follow the run."""
+        from engine.live_files import live_reference_path
+
+        self.reference = {name: found[name] for name in ("losses", "grad_norms")}
+        with suppress(OSError):  # what keeps the run from going on is told where its rows are written
+            write_whole(live_reference_path(self.folder), json.dumps(self.reference))
+
     def _hear_step(self, event: Event) -> None:
-        from engine.recording import MetricRow, append_metric
+        from engine.live_files import append_metric
+        from engine.recording import MetricRow
 
         step, reports = event["step"], self.reports[event["step"]]
         reports[event["rank"]] = event
@@ -196,7 +210,7 @@ class Execution:
 
     def _end_early(self, status: Literal["failed", "stopped"], message: str) -> None:
         """Says in the folder how the run ended, before anything else; then makes the tables, if that is quick."""
-        from engine.recording import live_bytes
+        from engine.live_files import live_bytes
 
         ended = replace(self.info, status=status, message=message)
         with suppress(StoreError):
@@ -222,8 +236,8 @@ class Execution:
         """Makes the tables and the summary; `run.json` comes last, so that "finished" means everything is
         there.
         """
-        from engine.recording import finalize, read_recording
         from engine.reference import prune
+        from engine.stored_recording import finalize, read_recording
         from lab.summary import summarise
 
         prune(self.store.root / "references")

@@ -12,6 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from lab.readable import readable_job
+from lab.summary import typical_seconds
+
 if TYPE_CHECKING:
     import pydantic
 
@@ -20,24 +23,27 @@ WHOLE = ("finished", "simulated")  # of these the summary and all tables must be
 
 TABLES = ("ops", "memory", "metrics")
 _PARQUET_MARK = b"PAR1"  # first and last four bytes of every Parquet file
+_NO_SUMMARY = "summary.json is not the summary of a run"
 _SAME_START = 2.0  # seconds by which two readings of one process's start time may differ
 
 
 @dataclass(frozen=True)
 class Owner:
     """The process that executes a run. Process ids are used again, so its start (seconds since 1970) goes
-    with it.
+    with it, and `since_boot`: on Linux that stays when the clock is set, on macOS the other does.
     """
 
     pid: int
     started: float
     host: str
+    since_boot: float | None = None
 
     @classmethod
     def this_process(cls) -> Owner:
         import psutil
 
-        return cls(os.getpid(), psutil.Process().create_time(), socket.gethostname())
+        started = psutil.Process().create_time()
+        return cls(os.getpid(), started, socket.gethostname(), started - psutil.boot_time())
 
     def is_gone(self) -> bool:
         """Whether it has certainly ended; of a process on another host nobody here can tell."""
@@ -47,7 +53,10 @@ class Owner:
             return False
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.started) < _SAME_START
+            started = process.create_time()
+            same = abs(started - self.started) < _SAME_START
+            if not same and self.since_boot is not None:  # perhaps the clock was set since
+                same = abs(started - psutil.boot_time() - self.since_boot) < _SAME_START
             return not same or process.status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return True
@@ -131,11 +140,11 @@ def read_entry(folder: Path) -> Entry:
     """
     try:
         info = _read_info(folder)
-        summary = _read_summary(folder, needed=info.status in WHOLE)
+        found = digest(_read_summary(folder, needed=info.status in WHOLE))
         if info.status in WHOLE or not (folder / "live").exists():
             _check_tables(folder, needed=info.status in WHOLE)
-        return Entry(info, digest(summary))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return Entry(info, found)
+    except (OSError, ValueError, RecursionError) as error:
         reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
         return Entry(RunInfo(id=folder.name, created=_created(folder.name), status="corrupt", message=reason), {})
 
@@ -148,7 +157,8 @@ def _read_info(folder: Path) -> RunInfo:
         info = entry_from_json(b'{"info": %b, "digest": {}}' % path.read_bytes()).info
     except ValueError as error:
         raise ValueError(f"run.json cannot be read: {error}") from None
-    return replace(info, id=folder.name)  # a folder that was renamed goes by its new name
+    job = readable_job(info.job)
+    return replace(info, id=folder.name, job=job)  # a folder that was renamed goes by its new name
 
 
 def _read_summary(folder: Path, needed: bool) -> dict[str, Any]:
@@ -162,7 +172,7 @@ def _read_summary(folder: Path, needed: bool) -> dict[str, Any]:
     except ValueError:
         raise ValueError("summary.json is not JSON") from None
     if not isinstance(summary, dict) or not isinstance(summary.get("steps"), list):
-        raise ValueError("summary.json is not the summary of a run")
+        raise ValueError(_NO_SUMMARY)
     return summary
 
 
@@ -182,18 +192,35 @@ def _check_tables(folder: Path, needed: bool) -> None:
 
 
 def digest(summary: dict[str, Any]) -> dict[str, Any]:
-    """The few numbers of a summary that a list of runs shows."""
+    """The few numbers of a summary that a list of runs shows. Raises `ValueError` for what is none."""
     if not summary:
         return {}
+    try:
+        found = _digest(summary)
+    except (LookupError, TypeError, AttributeError):
+        raise ValueError(_NO_SUMMARY) from None
+    words = {name: found.get(name, "") for name in ("schedule", "cluster")}
+    numbers = [value for name, value in found.items() if name not in words and value is not None]
+    numbers += [step.get("seconds") for step in summary["steps"]]
+    if not all(isinstance(value, str) for value in words.values()) or not all(
+        isinstance(value, (int, float)) for value in numbers
+    ):
+        raise ValueError(_NO_SUMMARY)
+    return found
+
+
+def _digest(summary: dict[str, Any]) -> dict[str, Any]:
     steps = summary["steps"]
-    seconds = sorted(step["seconds"] for step in steps)
     simulated = {key: summary[key] for key in ("cluster", "mfu") if key in summary}
+    bubbles, ranks = summary.get("bubble") or {}, (summary.get("memory") or {}).get("per_rank") or []
     return simulated | {
         "steps": len(steps),
         "loss": steps[-1]["loss"] if steps else None,
-        "step_seconds": seconds[len(seconds) // 2] if seconds else None,
+        "step_seconds": typical_seconds(steps),
         "parity": (summary.get("parity") or {}).get("passed"),
         "schedule": summary.get("schedule", ""),
+        "bubble": bubbles.get("replayed" if simulated else "measured"),
+        "peak_bytes": max((rank["total_peak"] for rank in ranks), default=None),
     }
 
 

@@ -21,7 +21,7 @@ from lab.folder import TABLES, Entry, entry_from_json, read_entry
 if TYPE_CHECKING:
     from lab.store import Store
 
-VERSION = 1  # of the table below; another number in the file means: throw it away
+VERSION = 3  # of the table below, and of the digests in it; another number in the file means: throw it away
 _WATCHED = ("run.json", "summary.json", "live", *(f"{name}.parquet" for name in TABLES))
 _PATIENCE = 2.0  # seconds to wait for another process that is writing
 Rows = dict[str, tuple[str, str]]  # id: (signature, entry as JSON)
@@ -36,11 +36,11 @@ def indexed(store: Store) -> list[Entry]:
     known = _load(path)
     entries, fresh = [], {}
     for name, folder in folders.items():
-        signature = _signature(folder)
-        entry = _cached(known.get(name), signature)
+        state = signature(folder)
+        entry = _cached(known.get(name), state)
         if entry is None:
             entry = read_entry(folder)
-            fresh[name] = (signature, json.dumps(asdict(entry)))
+            fresh[name] = (state, json.dumps(asdict(entry)))
         entries.append(entry)
     gone = set(known) - set(folders)
     if fresh or gone:
@@ -48,11 +48,12 @@ def indexed(store: Store) -> list[Entry]:
     return entries
 
 
-def _signature(folder: Path) -> str:
-    return " ".join(_stat(folder / name) for name in _WATCHED)
+def signature(folder: Path) -> str:
+    return " ".join(state_of(folder / name) for name in _WATCHED)
 
 
-def _stat(path: Path) -> str:
+def state_of(path: Path) -> str:
+    """Another text after each change of a file; "-" for none."""
     try:
         found = path.stat()
     except OSError:

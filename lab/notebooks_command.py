@@ -11,25 +11,22 @@ import json
 import os
 import secrets
 import signal
-import socket
 import time
 from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from engine.job import JobRefused
-from lab.options import whole_number
+from lab.ports import LOOPBACK, wished_port
 from lab.store import default_root
 from lab.working_copy import FIRST, HIDDEN, update
 
-LOOPBACK = "127.0.0.1"
 _PATIENCE = 5.0  # seconds for interrupted cells to end their processes and answer
 _NO_NEWS = '{"fetchNews": "false", "checkForUpdates": false}\n'  # or JupyterLab asks to be allowed to fetch some
 
 
 def notebooks(args: Namespace) -> int:
-    port = _free_port(args.port)
+    port = wished_port(args.port)
     folder = Path(args.to).absolute()
     copied = update(folder, args.fresh)
     os.environ.update(_environment(folder))
@@ -70,25 +67,6 @@ async def _end_when_idle(server: Any) -> None:
     while time.monotonic() < deadline and any(kernel.execution_state == "busy" for kernel in busy):
         await asyncio.sleep(0.05)
     server.stop()
-
-
-def _free_port(wish: str | None) -> int | None:
-    """The port wished for. None, no wish, leaves it to JupyterLab. Raises `JobRefused` if it cannot be had."""
-    if wish is None:
-        return None
-    port = whole_number(wish, "port", 1)
-    if port > 65535:
-        raise JobRefused(f"port={port} is no port: use 1024 to 65535, or leave --port out.")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise JobRefused(
-                f"port={port} cannot be used ({why}): leave --port out, and a free one is found."
-            ) from error
-    return port
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -129,7 +129,7 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     known = {field.name for kind in SECTIONS.values() for field in fields(kind)}
     found = {name: value for name, value in vars(args).items() if name in known}
     if "partition" in found:
-        found["partition"] = _numbers(found["partition"])
+        found["partition"] = whole_numbers(found["partition"])
     return found
 
 
@@ -155,7 +155,8 @@ def number(text: str, name: str) -> float:
     return found
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """Of the option `partition`. Raises `JobRefused`."""
     try:
         return tuple(int(number) for number in text.split(","))
     except ValueError:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.folder import WHOLE, Entry, RunInfo, Status
+from lab.readable import check_summary
 from lab.store import RunNotFound, Store, StoreError
 from lab.wording import percent, seconds
 
@@ -79,10 +80,13 @@ class Run:
         """What the ranks did, as Arrow tables `ops`, `memory` and `metrics`."""
         import pyarrow as pa
 
-        from engine.recording import read_recording
+        from engine.stored_recording import StoredRecording, read_recording
 
         try:
-            return read_recording(self.folder)
+            found = read_recording(self.folder)
+            if isinstance(found, StoredRecording):
+                found.check_ranks(self.job.world_size)
+            return found
         except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
             raise RunCorrupt(f"the tables of run {self.id} cannot be read: {error}") from error
 
@@ -92,6 +96,7 @@ class Run:
         path = self.folder / "summary.json"
         try:
             found: Row = json.loads(path.read_text(encoding="utf-8"))
+            check_summary(found, simulated=self.status == "simulated")
             return found
         except FileNotFoundError:
             from lab.summary import summarise
@@ -203,6 +208,12 @@ class Run:
             return write_report(self, Path(path))
         found = self.replay(put)
         return write_report(self, Path(path), found.recording, str(found.summary["cluster"]))
+
+    def export(self, format: str, path: str | Path, step: int | None = None) -> Path:
+        """Writes the run for another tool: "perfetto", "hta", "csv" or "parquet"; see `lab.exports.export`."""
+        from lab.exports import export
+
+        return export(self, format, path, step)
 
     @cached_property
     def by_hand(self) -> bool:

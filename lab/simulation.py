@@ -30,7 +30,7 @@ UNKEPT = "simulation"
 EACH_RANK_ROWS = 20_000
 """With so few actions over all ranks, and at most `MOST_LISTED` ranks, every rank is recorded."""
 MOST_LISTED = 64
-MOST_RANKS, MOST_LAYERS = 32_768, 1_024
+MOST_LAYERS = 1_024
 MOST_ACTIONS = 300_000
 """Of a preset's micro-batches: with as many a simulation takes some seconds."""
 MOST_BYTES, MOST_FLOPS = 2**60, 2**60
@@ -126,11 +126,7 @@ def _compiled(job: Job) -> Program:
 def check(job: Job, cluster: Cluster) -> None:
     """Raises `JobRefused` for a job that breaks a rule, does not fit the cluster's size, or cannot be counted."""
     rules.check(job)
-    if job.world_size > MOST_RANKS:
-        raise JobRefused(
-            f"dp × tp × pp = {job.world_size:,} ranks are more than the {MOST_RANKS:,} that can be simulated:"
-            " use smaller degrees."
-        )
+    rules.check_ranks(job)
     if job.model.layers > MOST_LAYERS:
         raise JobRefused(f"layers={job.model.layers} is more than can be simulated: use at most {MOST_LAYERS}.")
     check_on(job, cluster)
@@ -215,7 +211,7 @@ def replay_numbers(replay: Run) -> dict[str, Any]:
 
 def kept(run: Run, store: Store) -> Run:
     """The simulation as a run in the store. Raises `StoreError`."""
-    from engine.recording import write_recording
+    from engine.stored_recording import write_recording
 
     def fill(draft: Path, info: RunInfo) -> None:
         import json

@@ -20,6 +20,12 @@ PART_WORDS = {
 }  # fmt: skip
 
 
+_CATEGORY_WORDS = {
+    "params": "parameters", "grads": "gradients", "optimizer": "optimizer state", "activations": "activations",
+    "gathered": "gathered parameters", "buffers": "buffers",
+}  # fmt: skip
+
+
 def sentences(found: Search, cluster: Cluster) -> tuple[str, ...]:
     """The winner, the nearest loser for each knob, what does not fit, and idle GPUs."""
     best = found.winner
@@ -129,9 +135,13 @@ def crosses_nodes(job: Job, cluster: Cluster) -> bool:
 
 def _dropped(count: int, category: str, over: int, example: Job, limit: int) -> str:
     return (
-        f"{count:,} plans do not fit in {limit / 1e9:.3g} GB because of their {category}; the nearest,"
-        f" {name_of(example)}, needs {over / 1e9:.3g} GB more."
+        f"{count:,} plans do not fit in {limit / 1e9:.3g} GB because of their {_CATEGORY_WORDS[category]}; the nearest,"
+        f" {name_of(example)}, needs {_amount(over)} more."
     )
+
+
+def _amount(size: int) -> str:
+    return f"{size / 1e9:.3g} GB" if size >= 1e8 else f"{size / 1e6:.3g} MB"
 
 
 def idle_note(job: Job, gpus: int, tp: int, pp: int, used: int | None = None) -> str:

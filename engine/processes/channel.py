@@ -36,6 +36,7 @@ class Request:
     folder: str
     log_path: str
     run_json: str | None
+    status_path: str | None
     hang_seconds: float
     spin_seconds: float
     sys_path: tuple[str, ...]

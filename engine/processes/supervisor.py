@@ -70,7 +70,8 @@ def _read_request(client: Channel) -> Request | None:
 class Supervisor:
     def __init__(self, request: Request, client: Channel, nursery: int) -> None:
         self._request, self._client, self._nursery = request, client, nursery
-        self._board = StatusBoard(len(request.names))
+        place = request.status_path
+        self._board = StatusBoard(request.names, None if place is None else Path(place))
         self._children: list[Child] = []
         self._troubles: list[Trouble] = []
         self._cancelled = False

@@ -3,11 +3,12 @@
 from engine.replaying.rows import recorded_steps
 from lab.analysis.activity import Activity, activities
 from lab.analysis.communication import bytes_between, communication, communication_matrix
-from lab.analysis.gap import PART_NAMES, PARTS, Gap, Part, gap
-from lab.analysis.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_cause, idle_spans
+from lab.analysis.gap import Gap, Part, gap
+from lab.analysis.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_awaited, idle_by_cause, idle_spans
 from lab.analysis.ledger import LedgerRow, ledger
 from lab.analysis.memory import memory_over_time, memory_peaks
 from lab.analysis.overlap import core_wait, overlap
+from lab.analysis.parts import PART_NAMES, PARTS, step_shares
 from lab.analysis.table import NoStep, StepOps, rank_name, step_ops, step_window, typical_step
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "communication_matrix",
     "core_wait",
     "gap",
+    "idle_by_awaited",
     "idle_by_cause",
     "idle_spans",
     "ledger",
@@ -38,6 +40,7 @@ __all__ = [
     "rank_name",
     "recorded_steps",
     "step_ops",
+    "step_shares",
     "step_window",
     "typical_step",
 ]

@@ -12,29 +12,10 @@ from functools import cached_property
 
 from engine.recording import Recording
 from engine.replaying.rows import recorded_steps
-from lab.analysis.idle import CAUSES, idle_spans
-from lab.analysis.intervals import length, spans
-from lab.analysis.overlap import blocking, computing_ns, core_waits_ns
+from lab.analysis.parts import PART_NAMES, PARTS, step_parts
 from lab.analysis.table import NoStep, StepOps, step_ops, window_of
 from lab.wording import longer, seconds
 
-WORK = ("forward", "recompute", "backward", "step")
-PARTS = (*WORK, "layer", "core", *CAUSES)
-"""Work by kind; collectives inside layers; waiting for a core while it looks busy; idle time by cause."""
-
-PART_NAMES = {
-    "forward": "forward",
-    "recompute": "recomputing activations",
-    "backward": "backward",
-    "step": "optimizer step",
-    "layer": "collectives inside layers",
-    "core": "looking busy, but waiting for a core",
-    "dependency": "waiting for another rank to compute",
-    "transfer": "waiting for bytes on their way",
-    "straggler": "waiting for a rank to join a collective",
-    "done": "having nothing left to do",
-    "host": "between operations (Python, or no free core)",
-}
 _WHY = {
     "layer": "the links, or the ranks that had to join, were not as fast as described",
     "core": "more threads wanted the processor's cores than there are, and a description leaves no room for others",
@@ -111,7 +92,7 @@ def gap(measured: Recording, predicted: Recording, step: int) -> Gap:
     are those that stand for them. Raises `NoStep` if either has no step to compare.
     """
     ours, theirs = step_ops(measured, step), step_ops(predicted, _step_of(predicted, step))
-    mine, other = _parts(ours), _parts(theirs)
+    mine, other = step_parts(ours), step_parts(theirs)
     by_rank = {
         rank: tuple(Part(name, mine[rank][name], other[theirs.recorded(rank)][name]) for name in PARTS)
         for rank in ours.ranks
@@ -129,22 +110,3 @@ def _step_of(predicted: Recording, step: int) -> int:
 def _length(ops: StepOps) -> int:
     start, end = window_of(ops)
     return end - start
-
-
-def _parts(ops: StepOps) -> dict[int, dict[str, int]]:
-    """Rank → ns of each part; they add up to the step's length."""
-    found = {rank: _work(ops, rows) for rank, rows in ops.by_rank()}
-    for idle in idle_spans(ops):
-        found[idle.rank][idle.cause] += idle.end_ns - idle.start_ns
-    return found
-
-
-def _work(ops: StepOps, rows: slice) -> dict[str, int]:
-    found = dict.fromkeys(PARTS, 0)
-    waited = core_waits_ns(ops, rows)
-    for kind, computing in computing_ns(ops, rows).items():
-        found[kind if kind in WORK else "backward"] += computing - waited[kind]
-    inside = (blocking(ops) & ~ops.in_step)[rows]
-    found["layer"] = length(spans(ops.start[rows][inside], ops.end[rows][inside]))
-    found["core"] = sum(waited.values())
-    return found

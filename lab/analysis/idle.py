@@ -30,13 +30,18 @@ others. host: nothing, it is between two operations (Python, the recorder, the s
 
 @dataclass(frozen=True)
 class Idle:
-    """A stretch of idle time on one rank's compute stream. `why` says in words what it waits for."""
+    """A stretch of idle time on one rank's compute stream.
+
+    why: in words, what it waits for. of: the same without ranks and units, as in "all-gather over the data axis"; ""
+    where nothing is awaited.
+    """
 
     rank: int
     start_ns: int
     end_ns: int
     cause: str
     why: str
+    of: str = ""
 
 
 def busy(ops: StepOps, rows: slice) -> Spans:
@@ -82,6 +87,17 @@ def idle_by_cause(recording: Recording, step: int) -> dict[int, dict[str, float]
     for idle in idle_spans(ops):
         seconds[idle.rank][idle.cause] += (idle.end_ns - idle.start_ns) / 1e9
     return seconds
+
+
+def idle_by_awaited(recording: Recording, step: int) -> dict[tuple[str, str], float]:
+    """Share of all ranks' time in a step by (cause of idling, what is awaited, see `Idle.of`)."""
+    ops = step_ops(recording, step)
+    start, end = window_of(ops)
+    whole = (end - start) * sum(ops.weight[rank] for rank in ops.ranks) or 1
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for idle in idle_spans(ops):
+        found[idle.cause, idle.of] += (idle.end_ns - idle.start_ns) * ops.weight[idle.rank] / whole
+    return dict(found)
 
 
 def idle_spans(ops: StepOps) -> list[Idle]:
@@ -177,11 +193,11 @@ class _Reasons:
         if edge > start:
             behind = self.queued.get(last)
             if behind is None:
-                yield Idle(rank, start, edge, cause, before)
+                yield Idle(rank, start, edge, cause, before, self._of(row))
             else:
                 yield from self._stretches(rank, self.received_as.get(behind, behind), start, edge)
         if end > edge:
-            yield Idle(rank, edge, end, "transfer", after)
+            yield Idle(rank, edge, end, "transfer", after, self._of(row))
 
     @cached_property
     def received_as(self) -> dict[int, int]:
@@ -231,9 +247,17 @@ class _Reasons:
         """(cause, the last member to join, words for the time before, words for the time after)."""
         o = self.ops
         last = max(self.members.get(row, [row]), key=lambda i: int(o.start[i]))
-        axis = str(o.axis[row])
-        where = AXIS_NAMES.get(axis, axis)
-        what = f"{o.op[row]} over {f'the {where} axis' if axis in AXES else where}"
-        what += f" of {o.unit[row]}" if o.unit[row] else ""
+        what = f"{o.op[row]} {self._over(row)}" + (f" of {o.unit[row]}" if o.unit[row] else "")
         late = next((peer for peer in o.peers[row] if o.recorded(peer) == o.rank[last]), o.rank[last])
         return "straggler", last, f"for rank {late} to join the {what}", f"the {what} is under way"
+
+    def _over(self, row: int) -> str:
+        axis = str(self.ops.axis[row])
+        where = AXIS_NAMES.get(axis, axis)
+        return f"over {f'the {where} axis' if axis in AXES else where}"
+
+    def _of(self, row: int) -> str:
+        o = self.ops
+        if o.op[row] == "message":
+            return "messages of activations" if str(o.kind[row]).endswith("act") else "messages of gradients"
+        return f"{str(o.op[row]).replace('_', '-')} {self._over(row)}"

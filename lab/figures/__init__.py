@@ -15,9 +15,9 @@ from lab import analysis
 from lab.figures.bubble import bubble_figure, time_shares
 from lab.figures.chosen import checked, recorded
 from lab.figures.communication import communication_figure, links_figure, matrix_figure
+from lab.figures.compared import communication_compared, idle_compared, losses, memory_compared
 from lab.figures.comparison import comparison_figure
 from lab.figures.grid import Colour, activity_grid, grid_figure, node_grid
-from lab.figures.has_recording import HasRecording
 from lab.figures.ledger import ledger_figure
 from lab.figures.memory import memory_figure
 from lab.figures.memory_by_zero import measured
@@ -25,8 +25,10 @@ from lab.figures.memory_time import Panel, memory_panels
 from lab.figures.palette import CONFIG, Theme, empty
 from lab.figures.plans import bubble_curve, memory_by_zero, schedules, shards
 from lab.figures.replicas import all_reduce_bytes
+from lab.figures.run_looks import run_colours, run_looks
 from lab.figures.timeline import timeline_figure
 from lab.figures.zero import zero_savings
+from lab.recorded_run import HasRecording
 from lab.wording import SCHEDULE_NAMES
 
 __all__ = [
@@ -35,12 +37,18 @@ __all__ = [
     "bubble",
     "bubble_curve",
     "communication",
+    "communication_compared",
     "communication_matrix",
     "grid",
+    "idle_compared",
     "ledger",
+    "losses",
     "memory",
     "memory_by_zero",
+    "memory_compared",
     "memory_over_time",
+    "run_colours",
+    "run_looks",
     "schedules",
     "shards",
     "timeline",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -92,7 +93,18 @@ def _labels(ops: StepOps, selected: int | None) -> list[str]:
 
 
 def _bars(name: str, ranks: Mapping[int, str], values: list[float], whole: float, p: Palette) -> go.Bar:
-    """One kind of time on every rank; idle kinds differ by pattern as well as by colour."""
+    """One kind of time on every rank."""
+    return go.Bar(
+        orientation="h", y=[*range(len(ranks))], x=[v / whole for v in values], name=NAMES[name], width=0.8,
+        textposition="none",
+        customdata=[f"{rank}, {NAMES[name]}: {seconds(v)}" for rank, v in zip(ranks.values(), values, strict=True)],
+        hovertemplate="%{customdata}, %{x:.1%}<extra></extra>",
+        marker=marker_of(name, p),
+    )  # fmt: skip
+
+
+def marker_of(name: str, p: Palette) -> dict[str, Any]:
+    """How a kind of time is drawn; idle kinds differ by pattern as well as by colour."""
     colour, shape = {
         "computing": (p.blue, ""),
         "core": (p.blue, "|"),
@@ -104,13 +116,7 @@ def _bars(name: str, ranks: Mapping[int, str], values: list[float], whole: float
         "done": (p.idle, "-"),
     }[name]
     pattern = {"shape": shape, "fgcolor": colour, "bgcolor": p.paper, "size": 7, "solidity": 0.35}
-    return go.Bar(
-        orientation="h", y=[*range(len(ranks))], x=[v / whole for v in values], name=NAMES[name], width=0.8,
-        textposition="none",
-        customdata=[f"{rank}, {NAMES[name]}: {seconds(v)}" for rank, v in zip(ranks.values(), values, strict=True)],
-        hovertemplate="%{customdata}, %{x:.1%}<extra></extra>",
-        marker={"color": colour, "line": {"color": colour, "width": 0.5}, "pattern": pattern},
-    )  # fmt: skip
+    return {"color": colour, "line": {"color": colour, "width": 0.5}, "pattern": pattern}
 
 
 def shares_title(shares: Mapping[int, Mapping[str, float]], count: Mapping[int, int] | None = None) -> str:

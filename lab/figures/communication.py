@@ -52,7 +52,7 @@ def grouped_bars(rows: Sequence[Mapping[str, Any]], names: list[str], title: str
             traces.append(_bars(label, names, values, style, p.ink))
     fig = figure(title, theme, 110 + 74 * len(rows), traces, bargap=0.25)
     fig.update_layout(legend_traceorder="normal", barmode="group")
-    fig.update_xaxes(title_text="bytes per step", rangemode="tozero", tickformat="~s", range=[0, 1.22 * _most(rows)])
+    fig.update_xaxes(title_text="bytes per step", rangemode="tozero", tickformat="~s", range=[0, 1.35 * _most(rows)])
     return fig.update_yaxes(autorange="reversed", showgrid=False)
 
 

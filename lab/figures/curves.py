@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from lab.figures.palette import Theme, figure, palette
-
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-_SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up")
+from lab.figures.palette import Theme, figure
+from lab.figures.run_looks import run_looks
 
 
 def curves_figure(
@@ -20,17 +18,13 @@ def curves_figure(
 
     Raises `ValueError` for more curves than can be told apart.
     """
-    if len(curves) > len(_DASHES):
-        raise ValueError(f"{len(curves)} curves are too many to be told apart: show at most {len(_DASHES)}.")
-    p = palette(theme)
-    colours = (p.blue, p.orange, p.green, p.purple, p.brown, p.sky)
     lines = [
         go.Scatter(
             x=list(x), y=list(values), name=name, mode="lines+markers",
-            line={"color": colour, "dash": dash, "width": 2.5}, marker={"symbol": symbol, "size": 8},
+            line={"color": look.colour, "dash": look.dash, "width": 2.5}, marker={"symbol": look.symbol, "size": 8},
             hovertemplate=f"{name}<br>%{{x:.3s}}{unit} {across}: %{{y:.3s}}s<extra></extra>",
         )
-        for (name, values), colour, dash, symbol in zip(curves.items(), colours, _DASHES, _SYMBOLS, strict=False)
+        for (name, values), look in zip(curves.items(), run_looks(len(curves), theme), strict=True)
     ]  # fmt: skip
     fig = figure(title, theme, 380, lines)
     fig.update_xaxes(type="log", title_text=across, tickvals=list(x), tickformat="~s", ticksuffix=unit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
@@ -28,10 +29,12 @@ def at_stage(job: Job, zero: int) -> Job:
     return replace(job, plan=replace(job.plan, zero=zero))
 
 
-def by_formula(job: Job, rank: int | None) -> tuple[int, dict[int, Peaks], dict[int, str]]:
+@lru_cache(maxsize=32)
+def by_formula(job: Job, rank: int | None) -> tuple[int, Mapping[int, Peaks], Mapping[int, str]]:
     """(rank, stage → its predicted peaks, stage → why the job cannot have it).
 
-    rank None: the one that peaks highest in the first stage that is legal.
+    rank None: the one that peaks highest in the first stage that is legal. Kept: a page asks again at each click, and
+    of a long program it takes seconds.
     """
     found: dict[int, Peaks] = {}
     refused: dict[int, str] = {}
@@ -94,7 +97,7 @@ def memory_by_zero_figure(
     _annotate(fig, formula, run, scale, p)
     names = [f"ZeRO-{zero}" for zero in STAGES]
     fig.update_xaxes(tickvals=list(STAGES), ticktext=names, showgrid=False, range=[-0.5, 3.5])
-    sides = f"solid, left: {how}; hatched, right: by the formula" if run else "by the formula"
+    sides = f"solid, left: {how};<br>hatched, right: by the formula" if run else "by the formula"
     fig.update_xaxes(title_text=f"{sides}<br>states: parameters, gradients, optimizer")
     highest = max(sum(row[KEY[name]] for name in CATEGORIES) for row in (*formula.values(), *run.values()))
     return fig.update_yaxes(title_text=name_of_unit, range=[0, highest / scale * 1.22])

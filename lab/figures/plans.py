@@ -12,11 +12,11 @@ from engine.mesh import mesh_of
 from lab.analysis.shards import State
 from lab.figures.bubble_curve import HasBubble, bubble_curve_figure
 from lab.figures.chosen import checked
-from lab.figures.has_recording import HasRecording
 from lab.figures.memory_by_zero import at_stage, by_formula, measured, memory_by_zero_figure, rehearsed
 from lab.figures.palette import Theme, empty
 from lab.figures.schedules import HasJob, job_of, ordered_schedules, own_order, schedules_figure
 from lab.figures.shards import first_block, shards_figure
+from lab.recorded_run import HasRecording
 from lab.store import Store
 
 

@@ -187,11 +187,12 @@ def _bars(every: Sequence[Ordered], tops: Sequence[float], p: Palette, theme: Th
             columns[_KINDS[action.kind]].append((top + run[0].lane, start, end, f"{one.name}<br>{words}"))
         for lane, start, end in _gaps(one):
             columns["idle"].append((top + lane, start, end, f"{one.name}<br>idle from {start:g} to {end:g}"))
+    double = "backward, input part" if columns["backward"] else ""  # of one colour: once in the legend is enough
     return [
         go.Bar(
             orientation="h", y=[y for y, *_ in rows], base=[a for _, a, _, _ in rows], x=[b - a for _, a, b, _ in rows],
             width=0.82, name=name, marker=looks[name], customdata=[words for *_, words in rows], textposition="none",
-            hovertemplate="%{customdata}<extra></extra>",
+            hovertemplate="%{customdata}<extra></extra>", showlegend=name != double,
         )
         for name, rows in columns.items()
         if rows

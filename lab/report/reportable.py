@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from lab.figures import HasRecording
+from lab.recorded_run import RecordedRun
 
 
 class Info(Protocol):
@@ -31,14 +31,8 @@ def is_simulated(run: Reportable) -> bool:
     return run.status == "simulated"
 
 
-class Reportable(HasRecording, Protocol):
+class Reportable(RecordedRun, Protocol):
     """What a report needs of a run; `lab.runs.Run` has it."""
 
-    @property
-    def id(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def message(self) -> str: ...
     @property
     def info(self) -> Info: ...

@@ -18,6 +18,20 @@ _COMPONENT = st.components.v2.component(
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A timeline as the page gets it. stamp: equal for equal timelines."""
+
+    value: dict[str, Any]
+    stamp: str
+
+
+def drawn(data: dict[str, Any]) -> Drawn:
+    """What `lab.timeline.timeline_data` made, packed for the page. To be kept: of 80,000 boxes this takes a while."""
+    value = portable(data)
+    return Drawn(value, hashlib.blake2b(json.dumps(value).encode(), digest_size=8).hexdigest())
+
+
+@dataclass(frozen=True)
 class TimelineState:
     """What the reader chose: rank and row number (None for an idle stretch), cursor and window in ms."""
 
@@ -28,7 +42,7 @@ class TimelineState:
 
 
 def timeline(
-    data: dict[str, Any],
+    data: Drawn,
     *,
     key: str,
     selected_rank: int | None = None,
@@ -39,17 +53,16 @@ def timeline(
     theme: Literal["auto", "light", "dark"] = "auto",
     label: str = "",
 ) -> TimelineState:
-    """Shows what `lab.timeline.timeline_data` made and returns what the reader chose; a choice runs the script again.
+    """Shows a timeline and returns what the reader chose; a choice runs the script again.
 
     selected_rank, selected_op, cursor_ms, window: take effect when they are not what the script said before; until
     then the reader's choice stays. group: timelines of one group share window and cursor. key: names this one.
     """
-    drawn = portable(data)
     found = _COMPONENT(
         key=key,
         data={
-            "drawn": drawn,
-            "stamp": hashlib.blake2b(json.dumps(drawn).encode(), digest_size=8).hexdigest(),
+            "drawn": data.value,
+            "stamp": data.stamp,
             "selectedRank": selected_rank,
             "selectedOp": selected_op,
             "cursorMs": cursor_ms,

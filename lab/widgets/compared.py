@@ -8,34 +8,28 @@ from collections.abc import Sequence
 import ipywidgets
 
 from lab import comparing
+from lab.explaining import explain
 from lab.runs import Run
 from lab.timeline import TimelineWidget, timeline_data
 from lab.widgets.modules import styles
 
-MOST_NAMED = 3  # settings in the name of a run; the table has them all
+_MEANING = {"better": "better than A", "worse": "worse than A", "noise": "within the noise between the runs' own steps"}
 
 
 class Compared(ipywidgets.VBox):
-    """Two to six runs against the first. Zooming one timeline zooms all."""
+    """Two to six runs against the first, in numbers and in words. Zooming one timeline zooms all."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         comparing.refuse(runs)
         self.settings, self.lines = comparing.settings(runs), comparing.lines(runs)
-        names = [name(i, run, self.settings) for i, run in enumerate(runs)]
+        self.sentences = explain(runs)
+        names = comparing.names(runs)
         self.timelines = [
             TimelineWidget(data=timeline_data(run.recording, run.job), group=f"compared-{id(self)}", label=names[i])
             for i, run in enumerate(runs)
         ]
         named = [part for i, run in enumerate(runs) for part in (_heading(names[i]), self.timelines[i])]
-        super().__init__([ipywidgets.HTML(_table(names, self.settings, self.lines)), *named])
-
-
-def name(i: int, run: Run, settings: dict[str, tuple[object, ...]]) -> str:
-    """A, B… and what is set differently, or the plan where little else could tell them apart."""
-    plan = run.job.plan
-    shape = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
-    own = [f"{option}={values[i]}" for option, values in settings.items() if option not in ("dp", "tp", "pp")]
-    return f"{chr(ord('A') + i)}: {', '.join([shape, *own[:MOST_NAMED]])}"
+        super().__init__([ipywidgets.HTML(_table(names, self.settings, self.lines) + _told(self.sentences)), *named])
 
 
 def _heading(text: str) -> ipywidgets.HTML:
@@ -63,4 +57,14 @@ def _cell(line: comparing.Line, i: int) -> str:
     value = line.values[i]
     words = "none" if value is None else line.words(value)
     change = line.change(i)
-    return html.escape(words) + (f"<small>{html.escape(change)}</small>" if change else "")
+    return html.escape(words) + (f"<small>{html.escape(change)}{_mark(line, i)}</small>" if change else "")
+
+
+def _mark(line: comparing.Line, i: int) -> str:
+    """A sign and its word: better, worse, or within noise."""
+    judged = line.judged(i)
+    return f' <span title="{_MEANING[judged]}">{comparing.MARKS[judged]} {judged}</span>' if judged else ""
+
+
+def _told(sentences: Sequence[str]) -> str:
+    return f'<div class="shardlab">{"".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)}</div>'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,14 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from engine.cluster import load_cluster
+from engine.job import Job
 from engine.replay import replay
 from engine.simulate import simulate
+from lab.execute import run_job
+from lab.store import Store
 from lab.timeline import module, portable, timeline_data
 from tests.browser.chromium import PATH, QUIET
+from tests.browser.dashboard import Server, Window, end
 from tests.browser.timeline_page import CUBE, PAGE, Open
 from tests.engine.clusters import cluster
 from tests.lab.synthetic import LIFELIKE, synthetic
@@ -26,6 +30,58 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=PATH, args=QUIET)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="package")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with two real runs, the older one with ZeRO-1, the newer one with ZeRO-3."""
+    store = Store(tmp_path_factory.mktemp("stock") / "runs")
+    for zero in (1, 3):
+        run_job(Job.from_options(dp=2, pp=2, zero=zero), store=store)
+    return store.root
+
+
+@pytest.fixture(scope="package")
+def dashboard(stock: Path) -> Iterator[Server]:
+    """On the stock, for tests that leave it as it is."""
+    server = Server.start(stock)
+    yield server
+    end(server)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Path], Server]]:
+    """Starts dashboards on a store. A test names it before `window`: pages close before their server ends."""
+    servers: list[Server] = []
+
+    def another(runs: Path) -> Server:
+        servers.append(Server.start(runs))
+        return servers[-1]
+
+    yield another
+    for one in servers:
+        end(one)
+
+
+@pytest.fixture
+def fresh(serve: Callable[[Path], Server], tmp_path: Path) -> Server:
+    """On a store without runs."""
+    return serve(tmp_path / "runs")
+
+
+@pytest.fixture
+def window(browser: Browser) -> Iterator[Callable[..., Window]]:
+    """Opens windows of a dashboard. None of their pages may complain, or ask anybody but this machine for anything."""
+    windows: list[Window] = []
+
+    def another(server: Server, **options: Any) -> Window:
+        windows.append(Window(browser, server, **options))
+        return windows[-1]
+
+    yield another
+    for one in windows:
+        one.close()
+    assert [(one.complaints, one.strangers()) for one in windows] == [([], set())] * len(windows)
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
 
 from engine.job import Job
 from lab.figures.palette import PALETTES, Theme
@@ -84,3 +86,19 @@ def test_a_recording_without_a_step_says_so_in_place_of_a_picture(visit: Open, p
     page = visit([timeline_data(recording_of(), Job()), pair[0]])
     assert "No step was completed" in page.locator("#one .sl-title").inner_text()
     assert not page.locator("#one .sl-plot").is_visible()
+
+
+def test_a_picture_of_it_can_be_saved_with_its_title_and_what_is_drawn(visit: Open, tmp_path: Path) -> None:
+    page = visit()
+    with page.expect_download() as taken:
+        page.locator("#one").get_by_role("button", name="Save as a picture").click()
+    assert taken.value.suggested_filename == "first.png"
+    taken.value.save_as(tmp_path / "saved.png")
+    saved = Image.open(tmp_path / "saved.png").convert("RGB")
+    canvas = page.locator("#one canvas").first
+    width, height = canvas.evaluate("c => [c.width, c.height]")
+    assert (saved.width - width, saved.height - height) == (24, 68)  # the margins, and two lines above
+    for x, y in ((width // 3, height // 4), (width // 2, height // 2), (width // 4, height - 20)):
+        drawn = canvas.evaluate("(c, at) => [...c.getContext('2d').getImageData(...at, 1, 1).data].slice(0, 3)", [x, y])
+        assert list(saved.getpixel((x + 12, y + 56))) == drawn
+    assert len(saved.crop((12, 12, 400, 34)).getcolors() or []) > 2, "the title"

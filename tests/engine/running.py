@@ -15,8 +15,9 @@ from engine.compile import compile_job
 from engine.footprint import predicted_memory
 from engine.job import Job
 from engine.launch import launch
+from engine.live_files import read_live
 from engine.program import Program
-from engine.recording import CATEGORIES, read_live
+from engine.recording import CATEGORIES
 from engine.rules import check
 from engine.session import choose_backend, members
 

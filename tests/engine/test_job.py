@@ -33,6 +33,8 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"partition": (4,), "pp": 2}, "has 1 entries: use 2"),
     ({"layers": 10**6}, "use microbatches=1 or less and at most 100,000 layers."),
     ({"text": "/no/such/file"}, "is not a file that exists"),
+    ({"text": "x" * 300}, "is not a file that exists"),
+    ({"hidden": 10**18, "heads": 7}, "is too large: use at most 10,000,000,000,000."),
 ]
 
 

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.comm import Comm, Group
-from engine.job import Job
+from engine.job import REFERENCE_TOKENS, Job, JobRefused
 from engine.recorder import Recorder
 from engine.reference import prune, reference_path, usable
+from engine.rules import check_reference
 from engine.session import choose_backend, members
 
 
@@ -86,3 +89,16 @@ def test_one_process_takes_as_few_micro_batches_as_fit() -> None:
     assert Job.from_options(batch=16, seq=64).one_process().plan.microbatches == 1
     long = replace(Job.from_options(batch=16), model=replace(Job().model, seq=1024))
     assert long.one_process().plan.microbatches == 4
+
+
+@given(st.integers(1, 3000), st.sampled_from([1, 7, 64, 1000, 4096, 5000]))
+def test_its_micro_batches_are_the_fewest_of_all_divisors(batch: int, seq: int) -> None:
+    fitting = [m for m in range(1, batch + 1) if batch % m == 0 and batch // m * seq <= REFERENCE_TOKENS]
+    assert Job.from_options(batch=batch, seq=seq).one_process().plan.microbatches == min(fitting, default=batch)
+
+
+@pytest.mark.parametrize("batch", [10**12, 999_999_999_989, 10**18])
+def test_a_batch_that_one_process_could_never_take_is_refused_at_once(batch: int) -> None:
+    with pytest.raises(JobRefused, match=rf"batch={batch} takes one process.*use a smaller batch"):
+        check_reference(Job.from_options(batch=batch))
+    check_reference(Job.from_options(batch=4096))

@@ -1,9 +1,11 @@
-"""A pretended launch: no process, the events and rows of a synthetic recording, any ending one asks for."""
+"""A pretended launch: no process, rows of a synthetic recording, any ending. And a small disk."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 
 from engine.job import Job
 from engine.launch import Member
-from engine.recording import MemoryRow, Op, append_live, live_path
+from engine.live_files import append_live, live_path
+from engine.recording import MemoryRow, Op
+from engine.so_far import NOTHING, SoFar, after
 from tests.lab.synthetic import LIFELIKE, synthetic
 
 OnEvent = Callable[[str, dict[str, Any]], None]
@@ -41,12 +45,14 @@ class PretendedLaunch:
         *,
         log_path: Path,
         run_json: Path | None,
+        status_path: Path | None = None,
         on_event: OnEvent,
         cancel: threading.Event | None = None,
     ) -> None:
         self.calls += 1
         job, parity = members[0].payload["job"], members[0].payload["reference"] is not None
         ranks, folder = range(job.world_size), log_path.parent
+        so_far: dict[int, SoFar] = {}
         log_path.write_text("")
         for rank in ranks:
             on_event(f"rank {rank}", {"event": "ready", "rank": rank})
@@ -54,7 +60,7 @@ class PretendedLaunch:
             if step >= self.until and self.ending is not None:
                 raise self.ending
             self.before_step(folder, step)
-            self._step(job, folder, step, on_event)
+            self._step(job, folder, step, on_event, so_far)
         if parity:
             losses = [_loss(step) * (1 + self.reference_off_by) for step in range(job.training.steps)]
             reference = {"event": "reference", "losses": losses, "grad_norms": [1.0] * len(losses)}
@@ -64,14 +70,16 @@ class PretendedLaunch:
             report = {"event": "finished", "rank": rank, "rss_bytes": 10**8}
             on_event(f"rank {rank}", report | {"param_max_abs_diff": off, "param_max_rel_diff": off})
 
-    def _step(self, job: Job, folder: Path, step: int, on_event: OnEvent) -> None:
+    def _step(self, job: Job, folder: Path, step: int, on_event: OnEvent, so_far: dict[int, SoFar]) -> None:
         recording = synthetic(job, LIFELIKE, job.training.steps)
         ops = [Op(**row) for row in recording.ops.to_pylist()]
         memory = [MemoryRow(**row) for row in recording.memory.to_pylist()]
         mine = [row for row in ops if row.step == step]
         for rank in range(job.world_size):
             held = [row for row in memory if row.rank == rank and row.step in (step, step - 1 if step == 0 else step)]
-            append_live(live_path(folder, rank), [row for row in mine if row.rank == rank], held)
+            own = [row for row in mine if row.rank == rank]
+            so_far[rank] = after(so_far.get(rank, NOTHING), own, held)
+            append_live(live_path(folder, rank), own, held, so_far[rank])
             start, end = min(row.start_ns for row in mine), max(row.end_ns for row in mine)
             report = {"event": "step", "rank": rank, "step": step, "loss": _loss(step), "grad_norm": 1.0}
             # each rank a little later than the one before
@@ -91,3 +99,15 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedLaunc
     monkeypatch.setenv("SHARDLAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.chdir(tmp_path)
     return made
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of four megabytes."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small disk")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)

@@ -48,7 +48,7 @@ def fake_run(job: Job, costs: Costs = LIFELIKE, steps: int = 3, **changes: Any) 
     step = analysis.typical_step(recording)
     known = step is not None
     peaks: list[Any] = analysis.memory_peaks(recording) if known else []
-    sent: list[Any] = analysis.communication(recording, mesh_of(job), step) if known else []  # type: ignore[arg-type]  # known
+    sent: list[Any] = analysis.communication(recording, mesh_of(job), step) if known else []
     summary = {
         "world_size": job.world_size,
         "backend": "gloo",
@@ -62,11 +62,11 @@ def fake_run(job: Job, costs: Costs = LIFELIKE, steps: int = 3, **changes: Any) 
         },
         "steps": [{k: row[k] for k in STEP_KEYS} for row in recording.metrics.to_pylist()],
         "bubble": {
-            "measured": analysis.bubble(recording, job, step) if known else None,  # type: ignore[arg-type]
+            "measured": analysis.bubble(recording, job, step) if known else None,
             "replayed": 0.2,
             "formula": analysis.bubble_formula(job),
         },
-        "overlap": analysis.overlap(recording, step) if known else {},  # type: ignore[arg-type]
+        "overlap": analysis.overlap(recording, step) if known else {},
         "memory": {
             "per_rank": peaks,
             "predicted_per_rank": [{**row, "total_peak": row["total_peak"] - 2000} for row in peaks],

@@ -13,16 +13,7 @@ from engine.dryrun import dry_run, unit_cost
 from engine.job import Job
 from engine.mesh import mesh_of
 from engine.program import COMPUTE, RECEIVES, SENDS, Action, Kind
-from engine.recording import (
-    MEMORY_SCHEMA,
-    METRICS_SCHEMA,
-    OPS_SCHEMA,
-    MemoryRow,
-    MetricRow,
-    Op,
-    Recording,
-    table,
-)
+from engine.recording import MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, MemoryRow, MetricRow, Op, Recording, table
 
 MESSAGE_BYTES = 1000
 BUCKET_BYTES = 8000
@@ -130,7 +121,7 @@ class Synthesis:
 
     def _until_step(self, number: int, rank: int, origin: int) -> tuple[_Rank, int, list[int]]:
         """A rank's rows up to the optimizer step; when it gets there; the sends nobody has waited for."""
-        made, clock, posted, flying = _Rank(number, rank), origin, {}, []  # type: ignore[var-annotated]
+        made, clock, posted, flying = _Rank(number, rank), origin, {}, []
         lane = self.mesh.coordinate(rank).pp
         for span in (s for s in self.spans if s.lane == lane):
             a, start, end = (
@@ -256,7 +247,7 @@ def synthetic(job: Job, costs: Costs | None = None, steps: int = 3) -> Recording
     are.
     """
     costs = costs or Costs()
-    play, ops, origin = Synthesis(job, costs), [], 5_000_000_000  # type: ignore[var-annotated]
+    play, ops, origin = Synthesis(job, costs), [], 5_000_000_000
     for number in range(steps):
         rows, end = play.step(number, origin)
         ops += rows

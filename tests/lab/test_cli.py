@@ -67,9 +67,13 @@ REFUSALS = [
     ("plan --gpus 4 --hidden 1099511627776", "too many to be counted: use a smaller hidden"),
     ("plan --gpus 4 --reserve inf", "reserve='inf' is not valid: use a finite number"),
     ("plan --gpus 4 --batch 1099511627776", "is more than a search covers: use at most 1,000,000"),
-    ("frobnicate", "there are run, runs, show, simulate, program, report, plan, clusters, calibrate, doctor, demo,"),
+    (
+        "frobnicate",
+        "there are run, demo, cancel, simulate, plan, clusters, calibrate, doctor, runs, show, compare, report,",
+    ),
     ("show", "`lab show` needs RUN"),
     ("show latest", "there are no runs in"),
+    ("compare latest -2", "there are no runs in"),
     ("report ../../etc", "there are no runs in"),
 ]
 

@@ -208,7 +208,7 @@ def test_a_summary_is_read_without_the_tables(pretended: PretendedLaunch, monkey
     def refuse(folder: Path) -> None:
         raise AssertionError("the tables are not needed")
 
-    monkeypatch.setattr("engine.recording.read_recording", refuse)
+    monkeypatch.setattr("engine.stored_recording.read_recording", refuse)
     assert newest().summary == made and len(newest().steps) == 3
 
 

@@ -275,7 +275,7 @@ def test_an_answer_that_breaks_python_itself_is_told_in_words() -> None:
     def answer(costs: Any, stages: Any) -> Any:
         import builtins
 
-        builtins.len = lambda _: 2  # type: ignore[assignment]
+        builtins.len = lambda _: 2
         return [[0]]
 
     verdict = lab.check(NAME, answer)

@@ -120,7 +120,7 @@ def test_a_replay_without_a_step_is_refused() -> None:
 
 
 def piece(rank: int, start: int, end: int, what: str, name: str) -> PathPiece:
-    return PathPiece(rank, None, start, end, what, name)  # type: ignore[arg-type]
+    return PathPiece(rank, None, start, end, what, name)
 
 
 def test_the_legs_of_a_path_join_what_one_rank_does_on_end_and_swallow_tiny_gaps() -> None:

@@ -91,7 +91,7 @@ def test_a_value_that_is_not_json_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_kind_that_does_not_exist_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no kind of progress called 'quiz': use exercise or prediction"):
-        Learner(tmp_path / "l.json").record("quiz", "a", {})  # type: ignore[arg-type]
+        Learner(tmp_path / "l.json").record("quiz", "a", {})
 
 
 def test_a_place_that_cannot_be_written_is_said_with_the_way_out(tmp_path: Path) -> None:

@@ -107,18 +107,6 @@ def test_a_killed_run_reads_as_killed_and_leaves_nobody() -> None:
     assert main(["show", "latest"]) == 0
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of four megabytes."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("needs the right to mount a small disk")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
 def test_a_full_disk_is_one_sentence_and_earlier_runs_are_intact(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

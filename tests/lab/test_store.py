@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from engine.job import Job
-from engine.recording import finalize
+from engine.stored_recording import finalize
 from lab.folder import Entry, Owner, RunInfo, write_info
 from lab.runs import Run, RunCorrupt, RunNotFound, load, runs
 from lab.store import Store, StoreError
@@ -65,7 +66,7 @@ def test_a_taken_id_is_never_used_again(store: Store, monkeypatch: pytest.Monkey
 
 class _StoppedClock(datetime):
     @classmethod
-    def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
+    def now(cls, tz: object = None) -> datetime:
         return datetime(2026, 11, 29, 23, 47, 52)
 
 
@@ -107,14 +108,29 @@ def test_a_run_whose_owner_has_died_reads_as_killed(store: Store) -> None:
 def _owner_of(pid: int) -> Owner:
     import psutil
 
-    return replace(Owner.this_process(), pid=pid, started=psutil.Process(pid).create_time())
+    started = psutil.Process(pid).create_time()
+    return Owner(pid, started, socket.gethostname(), started - psutil.boot_time())
 
 
 def test_a_process_id_that_was_given_to_another_process_does_not_count(store: Store) -> None:
     info = store.create(Job(), ())
     parent = _owner_of(os.getppid())
-    store.write(replace(info, owner=replace(parent, started=parent.started - 3600)))
+    assert parent.since_boot is not None
+    earlier = replace(parent, started=parent.started - 3600, since_boot=parent.since_boot - 3600)
+    store.write(replace(info, owner=earlier))
     assert status(store, info.id)[0] == "killed"
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_a_run_goes_on_when_the_clock_is_set(store: Store, monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+    import psutil
+
+    info = store.create(Job(), ())
+    store.write(replace(info, owner=_owner_of(os.getppid())))
+    started, booted = psutil.Process.create_time, psutil.boot_time  # as Linux tells them: both from today's clock
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: started(self) + 3600 * hours)
+    monkeypatch.setattr(psutil, "boot_time", lambda: booted() + 3600 * hours)
+    assert status(store, info.id)[0] == "running"
 
 
 def test_of_a_run_on_another_host_nobody_here_says_that_it_died(store: Store) -> None:

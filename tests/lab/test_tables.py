@@ -8,9 +8,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from engine import recording as tables
+from engine import live_files, stored_recording
 from engine.job import Job
-from engine.recording import MemoryRow, Op, Recording, append_live, finalize, live_path, read_live, read_recording
+from engine.live_files import append_live, live_path, read_live
+from engine.recording import MemoryRow, Op, Recording
+from engine.so_far import NOTHING, after
+from engine.stored_recording import finalize, read_recording
 from lab import analysis
 from lab.runs import RunCorrupt, Store, load
 from tests.lab.synthetic import LIFELIKE, synthetic
@@ -25,12 +28,15 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "live").mkdir()
     ops, memory = list(made.op_rows()), [MemoryRow(**row) for row in made.memory.to_pylist()]
     for rank in range(JOB.world_size):
+        so_far = NOTHING
         for step in range(STEPS):
 
             def mine(row: Op | MemoryRow, rank: int = rank, step: int = step) -> bool:
                 return row.rank == rank and max(row.step, 0) == step
 
-            append_live(live_path(tmp_path, rank), list(filter(mine, ops)), list(filter(mine, memory)))
+            own, held = list(filter(mine, ops)), list(filter(mine, memory))
+            so_far = after(so_far, own, held)
+            append_live(live_path(tmp_path, rank), own, held, so_far)
     return tmp_path
 
 
@@ -43,7 +49,7 @@ def findings(found: Recording) -> tuple[object, ...]:
 def test_tables_are_written_some_steps_at_a_time_and_each_step_in_one_piece(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "BATCH_ROWS", 300)
+    monkeypatch.setattr(live_files, "BATCH_ROWS", 300)
     ops, memory = read_live(folder)
     finalize(folder)
     with pq.ParquetFile(folder / "ops.parquet") as file:
@@ -55,7 +61,7 @@ def test_tables_are_written_some_steps_at_a_time_and_each_step_in_one_piece(
 
 def test_tables_read_in_parts_say_the_same_as_whole_ones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     live = findings(read_recording(folder))
-    monkeypatch.setattr(tables, "BATCH_ROWS", 300)
+    monkeypatch.setattr(live_files, "BATCH_ROWS", 300)
     finalize(folder)
     found = read_recording(folder)
     assert findings(found) == live == findings(synthetic(JOB, LIFELIKE, STEPS))
@@ -76,7 +82,7 @@ def test_a_reader_that_meets_the_end_of_a_run_gets_all_of_it(folder: Path, monke
         finalize(run_dir)
         return read_live(run_dir)  # of a folder that is gone: empty tables
 
-    monkeypatch.setattr(tables, "read_live", too_late)
+    monkeypatch.setattr(stored_recording, "read_live", too_late)
     assert read_recording(folder).ops.num_rows == rows > 0
 
 
@@ -85,7 +91,7 @@ def test_a_file_that_vanishes_while_it_is_read_is_no_error(folder: Path, monkeyp
         finalize(run_dir)
         raise FileNotFoundError(run_dir / "live" / "rank000.jsonl")
 
-    monkeypatch.setattr(tables, "read_live", vanish)
+    monkeypatch.setattr(stored_recording, "read_live", vanish)
     assert read_recording(folder).ops.num_rows > 0
 
 

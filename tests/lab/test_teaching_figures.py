@@ -31,7 +31,7 @@ def test_more_curves_than_can_be_told_apart_are_refused() -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_both_stand_on_the_paper_of_their_theme(theme: str) -> None:
-    ring = ring_figure(TWO_RANKS, theme=theme)  # type: ignore[arg-type]
-    curves = curves_figure([1], {"a": [1.0]}, title="t", across="x", theme=theme)  # type: ignore[arg-type]
+    ring = ring_figure(TWO_RANKS, theme=theme)
+    curves = curves_figure([1], {"a": [1.0]}, title="t", across="x", theme=theme)
     for drawn in (ring, curves):
         assert drawn.layout.template.layout.paper_bgcolor == PALETTES[theme].paper

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
+
 import pytest
 
 import lab
 from lab import comparing
 from lab.comparing import Line
+from lab.explaining import explain
 from lab.runs import Run
 from lab.wording import nbytes, seconds
 
@@ -50,6 +53,12 @@ def test_timelines_of_a_comparison_zoom_together(pair: tuple[Run, Run]) -> None:
     groups = {timeline.group for timeline in shown.timelines}
     assert len(shown.timelines) == 2 and len(groups) == 1 and "" not in groups
     assert len({timeline.group for timeline in lab.compare(*pair).timelines} | groups) == 2
+
+
+def test_the_page_holds_marks_with_their_words_and_the_sentences(pair: tuple[Run, Run]) -> None:
+    page = html.unescape(lab.compare(*pair).children[0].value)
+    assert "✔ better</span>" in page and "than A" in page
+    assert all(sentence in page for sentence in explain(pair)) and "B with zero=0 → 1 cuts peak memory" in page
 
 
 def test_one_run_or_seven_cannot_be_compared(pair: tuple[Run, Run]) -> None:

@@ -92,11 +92,11 @@ def test_a_rank_chosen_while_another_run_comes_leaves_one_run_in_all_views(run: 
 def test_a_picture_may_be_any_callable_and_what_is_none_is_refused(run: Run) -> None:
     lab.picture(partial(figures.memory, run))
     with pytest.raises(ValueError, match="a figure is a function that makes one"):
-        lab.picture(None)  # type: ignore[arg-type]
+        lab.picture(None)
 
 
 def test_one_knob_and_one_view_may_go_without_a_comma() -> None:
     with pytest.raises(ValueError, match="no knob called 'speed'"):
-        lab.explore(knobs="speed")  # type: ignore[arg-type]
+        lab.explore(knobs="speed")
     with pytest.raises(ValueError, match="no view called 'speed'"):
-        lab.explore(views="speed")  # type: ignore[arg-type]
+        lab.explore(views="speed")

@@ -2,6 +2,7 @@
 
 import { showTip } from "./dom.js";
 import { toTime } from "./layout.js";
+import { savePicture } from "./save.js";
 import { boxAt, boxFrom, edgeBox, neighbour } from "./select.js";
 import { allWords } from "./words.js";
 
@@ -16,6 +17,7 @@ export function actionsOf(of) {
     fit: () => of.setWindow(null, true),
     play: () => of.player.toggle(of.cursor, of.shown()),
     keys: () => of.showKeys(),
+    save: () => savePicture(of),
     clear: () => clear(of),
     point: (x, y) => point(of, x, y),
     choose: (x, y) => choose(of, x, y),

@@ -50,6 +50,7 @@ export function build(host) {
     fit: button("Fit", "Show the whole step"),
     play: button("▶ Play", "Play the cursor"),
     keys: button("? Keys", "Show the keys"),
+    save: button("PNG", "Save as a picture"),
   };
   const parts = {
     buttons,

@@ -14,6 +14,7 @@ export function listen(parts, act) {
   on(parts.buttons.fit, "click", () => act.fit());
   on(parts.buttons.play, "click", () => act.play());
   on(parts.buttons.keys, "click", () => act.keys());
+  on(parts.buttons.save, "click", () => act.save());
   return () => stop.abort();
 }
 

@@ -229,11 +229,13 @@ class Timeline {
       this.layout = layOut(timeline, width);
       const context = sized(this.parts.picture, this.layout);
       drawPicture(context, timeline, this.layout, this.shown(), colours, this.lane);
+      this.parts.root.dataset.window = this.shown().map((ms) => ms.toFixed(4)).join("-");
       this.parts.root.dataset.drawMs = (performance.now() - began).toFixed(1);
     }
     const { lane, box, pointed, cursor } = this;
     const context = sized(this.parts.overlay, this.layout);
     drawOverlay(context, timeline, this.layout, this.shown(), colours, { lane, box, pointed, cursor });
+    this.parts.root.dataset.cursor = cursor === null ? "" : cursor.toFixed(4);
     this.stale = false;
   }
 }

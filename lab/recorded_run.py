@@ -1,4 +1,4 @@
-"""What figures take as a run."""
+"""What figures, reports and exports take as a run; `lab.runs.Run` is one."""
 
 from __future__ import annotations
 
@@ -17,3 +17,14 @@ class HasRecording(Protocol):
     def summary(self) -> dict[str, Any]: ...
     @property
     def recording(self) -> Recording: ...
+
+
+class RecordedRun(HasRecording, Protocol):
+    """With what says which run it is, and how it ended."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def message(self) -> str: ...

@@ -1,0 +1,41 @@
+"""Where each rank sits on the data × tensor × pipeline grid, coloured by what one asks for."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.address import choose
+from dashboard.one_run import choose_run
+from dashboard.show import figure, theme
+from engine.mesh import mesh_of
+from lab import analysis, figures
+from lab.figures.grid import Colour
+
+COLOURS: dict[Colour, str] = {
+    "memory": "peak memory",
+    "idle": "share of time idle",
+    "stage": "pipeline stage",
+    "node": "node of the cluster",
+    "activity": "what it does at a moment",
+}
+
+
+st.title("Grid")
+chosen = choose_run()
+run = chosen.run
+colour = choose("colour", "Coloured by", list(COLOURS), COLOURS.__getitem__)
+at_ms = None
+if colour == "activity":
+    step = analysis.typical_step(run.recording)
+    start, end = (0, 0) if step is None else analysis.step_window(run.recording, step)
+    length = max(end - start, 1) / 1e6
+    at_ms = st.slider("Moment of the step, ms", 0.0, length, length / 2)
+figure(
+    figures.grid(run, colour=colour, theme=theme(), selected=chosen.rank, at_ms=at_ms),
+    "grid",
+    "Each ball is a rank; lines join the ranks that talk along each axis. Drag to turn it.",
+)
+mesh = mesh_of(run.job)
+if chosen.rank is not None:
+    at = mesh.coordinate(chosen.rank)
+    st.write(f"Rank {chosen.rank} is data {at.dp}, tensor {at.tp}, pipeline {at.pp}.")

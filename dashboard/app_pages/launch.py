@@ -1,0 +1,123 @@
+"""Start runs: a form of the job's own types, what the plan would mean, and the command that does the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from dashboard import data
+from dashboard.form import fill, job_form, label
+from dashboard.launching import start, watch
+from dashboard.meaning import meaning
+from dashboard.show import escaped
+from dashboard.trouble import in_words
+from engine.job import SCHEDULES, Job, JobRefused
+from lab.command_line import command_line
+from lab.execute import refuse
+from lab.job_presets import PRESETS, jobs_of
+from lab.notes import LONGEST_NAME
+from lab.store import StoreError
+
+VARIED: dict[str, tuple[Any, ...]] = {
+    "zero": (0, 1, 2, 3),
+    "schedule": SCHEDULES,
+    "microbatches": (1, 2, 4, 8, 16),
+    "dp": (1, 2, 4, 8),
+    "tp": (1, 2, 4, 8),
+    "pp": (1, 2, 4, 8),
+    "layers": (2, 4, 8, 16),
+    "bucket_kb": (20, 40, 160, 640, 4000),
+    "overlap": (True, False),
+    "sequence_parallel": (False, True),
+    "recompute": ("none", "selective", "full"),
+}
+
+
+def _take(name: str) -> None:
+    preset = PRESETS[name]
+    fill(jobs_of(Job.from_options(**preset.base), preset.knob, preset.values)[0])
+    st.session_state["vary"] = preset.knob or None
+    st.session_state["vary values"] = list(preset.values)
+    st.session_state["question"] = preset.question
+
+
+def _presets() -> None:
+    with st.container(horizontal=True):
+        for name, preset in PRESETS.items():
+            st.button(name, on_click=_take, args=(name,), help=preset.question)
+    if question := st.session_state.get("question"):
+        st.caption(question)
+
+
+def _variants() -> tuple[str, tuple[Any, ...]]:
+    """The knob that several runs differ in, and its values."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.session_state.setdefault("vary", None)
+        knob = st.selectbox(
+            "Start several that differ in",
+            [None, *VARIED],
+            key="vary",
+            persist_state="session",
+            placeholder="nothing: one run",
+            format_func=lambda name: "nothing: one run" if name is None else label(name),
+        )
+        if knob is None:
+            return "", ()
+        known = list(VARIED[knob])
+        chosen = [value for value in st.session_state.get("vary values", []) if value in known]
+        st.session_state["vary values"] = chosen or known[:2]
+        values = st.multiselect("Values", known, key="vary values", persist_state="session")
+    return knob, tuple(values)
+
+
+def _start(jobs: list[Job], name: str, knob: str, parity: bool) -> None:
+    names = [name if len(jobs) == 1 else f"{name} {knob}={job.options()[knob]}".strip() for job in jobs]
+    try:
+        launches = start(jobs, names, parity=parity)
+    except (JobRefused, StoreError) as error:
+        st.error(escaped(str(error)))
+        return
+    st.session_state["batch"] = [launch.id for launch in launches]
+    watch(launches[0])
+
+
+def _same_elsewhere(jobs: list[Job], parity: bool) -> None:
+    """The same runs from a terminal, or from a file under version control."""
+    with st.expander("The same from a terminal, or as a job file"):
+        st.code("\n".join(command_line(job, parity=parity) for job in jobs), language="bash")
+        st.code(jobs[0].to_toml(), language="toml")
+        st.download_button(
+            "Download the job file", jobs[0].to_toml(), "job.toml", "application/toml", on_click="ignore"
+        )
+
+
+@st.fragment
+@in_words()
+def _page() -> None:
+    _presets()
+    try:
+        job = job_form()
+        knob, values = _variants()
+        jobs = jobs_of(job, knob, values)
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            name = st.text_input("Name", key="launch name", max_chars=LONGEST_NAME - 20, placeholder="optional")
+            parity = st.toggle("Prove it against one process", True, key="launch parity")
+        for one in jobs:
+            refuse(one, parity=parity, store=data.store())
+    except JobRefused as error:
+        st.error(escaped(str(error)), title="This job cannot run")
+        return
+    words = "Start" if len(jobs) == 1 else f"Start {len(jobs)} runs"
+    if st.button(words, type="primary", icon=":material/play_arrow:", key="start"):
+        _start(jobs, name, knob, parity)
+    _same_elsewhere(jobs, parity)
+    st.subheader("What this plan means")
+    try:
+        meaning(jobs[0])
+    except JobRefused as error:
+        st.info(f"{escaped(str(error))} It can be run, but not be predicted.")
+
+
+st.title("Launch")
+_page()

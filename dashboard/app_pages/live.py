@@ -1,0 +1,23 @@
+"""One run while it goes on: how far it is, what each rank does now, the newest step, and the way to end it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard import batch
+from dashboard.launching import queue
+from dashboard.live_run import choose_live
+from dashboard.live_view import EVERY, show
+
+st.title("Live")
+wish = choose_live()
+goes_on = wish.active or batch.goes_on()
+with st.container(horizontal=True, vertical_alignment="center"):
+    words = "Off: the page stands still, and every figure can be zoomed."
+    live = goes_on and st.toggle("Live", True, key="live on", help=words, persist_state="session")
+    cancel = wish.launch is not None and wish.launch.active
+    if cancel and st.button("Cancel this run", icon=":material/stop_circle:", key="cancel"):
+        assert wish.launch is not None
+        queue().cancel(wish.launch.id)
+        st.toast("The run is being ended.")
+st.fragment(show, run_every=EVERY if live else None)(wish, goes_on, live)

@@ -1,0 +1,38 @@
+"""Which bytes lie where: peaks by category, bytes over time, and what each ZeRO stage would keep."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.one_run import choose_run
+from dashboard.show import figure, theme
+from lab import figures
+
+st.title("Memory")
+chosen = choose_run()
+run = chosen.run
+simulated = run.status == "simulated"
+figure(
+    figures.memory(run, theme=theme(), selected=chosen.rank),
+    "memory",
+    "Peak of each category, as predicted. Diamonds: highest total at one time."
+    if simulated
+    else "Peak of each category: measured left, predicted right (hatched). Diamonds: highest total at one time.",
+)
+figure(
+    figures.memory_over_time(run, rank=chosen.rank or 0, theme=theme()),
+    "over time",
+    "Bytes that one rank holds, by category, over the steps.",
+)
+figure(
+    figures.memory_by_zero(run, theme=theme(), selected=chosen.rank),
+    "by zero",
+    "The same job under each ZeRO stage: the formula, and beside it what this run measured.",
+)
+with st.expander("Who keeps which part of a weight matrix", on_change="rerun") as shards:
+    if shards.open:
+        figure(
+            figures.shards(run, theme=theme(), selected=chosen.rank),
+            "shards",
+            "Each rectangle is a weight matrix to scale, with the ranks that hold each slice.",
+        )

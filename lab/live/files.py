@@ -1,0 +1,143 @@
+"""The files of a run that goes on, read from their ends: only what is new, or only the newest.
+
+A run writes while it is read, may be killed in the midst of a line, and its folder may be deleted at any moment. What
+is not there, or not whole, is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from engine.live_files import live_path  # fmt: skip
+from engine.recording import (  # fmt: skip
+    MEMORY_SCHEMA,
+    METRICS_SCHEMA,
+    OPS_SCHEMA,
+    MemoryRow,
+    MetricRow,
+    Op,
+    Recording,
+    table,
+)
+from engine.so_far import SoFar, read_so_far
+
+MOST_AT_ONCE = 2**20  # bytes of metrics taken in by one look: some 10,000 steps
+_BLOCK = 2**16
+_MOST_BACK = 8  # lines by which one rank's file may be ahead of another's; they keep in step, so it is one
+
+
+class MetricsFile:
+    """All rows of `live/metrics.jsonl`. Each `read` takes in those that have come since the last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.rows: list[MetricRow] = []
+        self.behind = False  # there is more to take in: the file grew by too much for one look
+        self._at, self._inode = 0, 0
+
+    def read(self) -> None:
+        """Raises `OSError` if the file is not there."""
+        with self._path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if found.st_ino != self._inode or found.st_size < self._at:  # written anew, or cut short
+                self.rows, self._at, self._inode = [], 0, found.st_ino
+            file.seek(self._at)
+            new = file.read(MOST_AT_ONCE)
+        whole = new[: new.rfind(b"\n") + 1]
+        self._at += len(whole)
+        self.behind = len(new) == MOST_AT_ONCE
+        self.rows += _metrics(whole.splitlines())
+
+
+def _metrics(lines: list[bytes]) -> list[MetricRow]:
+    """The rows that can be read; those of good lines, which is nearly always all, in one go."""
+    try:
+        return [MetricRow(*row) for row in json.loads(b"[%b]" % b",".join(lines))]
+    except (ValueError, TypeError):
+        return [row for line in lines for row in _metrics([line])] if len(lines) > 1 else []
+
+
+@dataclass(frozen=True)
+class Line:
+    """A step of one rank: its totals, and the line it stands in, which begins at byte `at` of the rank's file."""
+
+    so_far: SoFar
+    at: int
+    text: bytes
+
+
+def newest_lines(run_dir: Path, world_size: int) -> list[Line]:
+    """The newest step of which all ranks have written their rows, a line a rank; [] if there is none.
+
+    Reads as much as the lines are long, however long the files. Raises `OSError` if a file is not there.
+    """
+    with ExitStack() as stack:
+        files = [stack.enter_context(live_path(run_dir, rank).open("rb")) for rank in range(world_size)]
+        newest = [_line_before(file, os.fstat(file.fileno()).st_size) for file in files]
+        step = min(-1 if line is None else line.so_far.step for line in newest)
+        lines = [_back_to(step, line, file) for line, file in zip(newest, files, strict=True)]
+    return [line for line in lines if line is not None] if None not in lines else []
+
+
+def _back_to(step: int, line: Line | None, file: BinaryIO) -> Line | None:
+    for _ in range(_MOST_BACK):
+        if line is None or line.so_far.step <= step:
+            break
+        line = _line_before(file, line.at)
+    return line if line is not None and line.so_far.step == step else None
+
+
+def _line_before(file: BinaryIO, end: int) -> Line | None:
+    """The last whole line of those that end before byte `end`; None if there is none, or it is damaged."""
+    text, at, block = b"", end, _BLOCK
+    while at > 0:
+        begin = max(0, at - block)
+        file.seek(begin)
+        text, at, block = file.read(at - begin) + text, begin, 2 * block
+        stop = text.rfind(b"\n")
+        start = text.rfind(b"\n", 0, max(stop, 0)) + 1
+        if stop >= 0 and (start or at == 0):
+            try:
+                return Line(read_so_far(text[start:stop]), at + start, text[start:stop])
+            except ValueError:
+                return None
+    return None
+
+
+class StepRecording(Recording):
+    """One step of a run, all ranks. Its rows are made when they are asked for; `ValueError` if a line is damaged.
+
+    The memory table begins with what each rank held before the step. The metrics have its row, once it is known.
+    """
+
+    def __init__(self, lines: Sequence[Line], metrics: Sequence[MetricRow]) -> None:
+        mine = [row for row in metrics if row.step == lines[0].so_far.step]
+        self.__dict__.update(_lines=lines, metrics=table(mine, METRICS_SCHEMA), stands_for={})  # past the frozen class
+
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        return [json.loads(line.text) for line in self.__dict__["_lines"]]
+
+    @cached_property
+    def ops(self) -> pa.Table:
+        return table([op for row in self._rows for op in row["ops"]], OPS_SCHEMA)
+
+    @cached_property
+    def memory(self) -> pa.Table:
+        return table([held for row in self._rows for held in (*_before(row), *row["memory"])], MEMORY_SCHEMA)
+
+
+def _before(row: dict[str, Any]) -> list[MemoryRow]:
+    so_far, ops = SoFar(*row["so_far"]), [Op(*op) for op in row["ops"]]
+    begin = min([*(op.start_ns for op in ops), *(MemoryRow(*held).time_ns for held in row["memory"])])
+    held = so_far.before.items()
+    return [MemoryRow(so_far.step, ops[0].rank, begin, category, nbytes) for category, nbytes in held if nbytes]

@@ -1,0 +1,31 @@
+"""The way from a run that goes on to the page that shows it live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dashboard import launching
+from dashboard.launching import watch_run
+from engine.job import Job
+from lab.folder import Owner
+from lab.launch_seat import Seat
+from lab.launch_table import LaunchTable
+from lab.store import Store
+
+
+def test_a_run_is_watched_as_the_launch_it_is_of_or_else_as_itself(
+    empty: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visited: list[tuple[str, Any]] = []
+    monkeypatch.setattr(launching, "go", lambda page, **said: visited.append((page, said)))
+    info = empty.create(Job(), ())
+    watch_run(info.id)
+    with Seat.take(empty.root) or pytest.fail("somebody has the seat"):
+        table = LaunchTable(empty.root)
+        number = table.add(Job(), True, "")
+        table.take(Owner.this_process())
+        table.tell(number, "running", info.id, 0)
+        watch_run(info.id)
+    assert visited == [("live", {"live": choice}) for choice in (info.id, f"launch {number}")]
