@@ -26,14 +26,19 @@ def theme() -> Theme:
 
 
 def figure(fig: go.Figure, key: str, how: str = "", *, still: bool = False, **options: Any) -> Any:
-    """Shows a figure, and returns what was chosen in it. how: how to read it. key: its name within the page."""
+    """Shows a figure, and returns what was chosen in it. how: how to read it. key: its name within the page.
+
+    The figure itself loses its title: a copy takes plotly longer than all the rest.
+    """
     title = plain(fig.layout.title.text or "")
-    shown = go.Figure(fig).update_layout(title_text="", title_automargin=False, margin_t=10 if not fig.data else None)
     st.markdown(f"**{escaped(title)}**")
+    fig.layout.title = {"text": "", "automargin": False}
+    if not fig.data:
+        fig.layout.margin.t = 10
     if still:
-        shown.update_layout(dragmode=False)
+        fig.layout.dragmode = False
     found = st.plotly_chart(
-        shown, theme=None, key=key, config=STILL if still else SHOWN, alt=title or key, width="stretch", **options
+        fig, theme=None, key=key, config=STILL if still else SHOWN, alt=title or key, width="stretch", **options
     )
     if how:
         st.caption(how)

@@ -8,6 +8,7 @@ colour alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import plotly.graph_objects as go
@@ -72,9 +73,17 @@ def palette(theme: Theme) -> Palette:
 
 def figure(title: str, theme: Theme, height: int, traces: list[Any], **layout: Any) -> go.Figure:
     """A figure with the lab's look. `title` says the point, with the number and its definition."""
+    # uirevision: zoom and hidden categories survive a change of theme
+    look = {"template": _template(theme), "height": height, "uirevision": "keep", "title_text": title}
+    return go.Figure(traces, layout={**look, **layout})
+
+
+@cache
+def _template(theme: Theme) -> go.layout.Template:
+    """Made once: plotly checks every setting of it, which takes longer than the rest of a small figure."""
     p = palette(theme)
     axis = {"gridcolor": p.grid, "linecolor": p.faint, "zerolinecolor": p.grid, "automargin": True}
-    template = go.layout.Template(
+    return go.layout.Template(
         layout={
             "font": {"family": "system-ui, sans-serif", "size": 13, "color": p.ink},
             "paper_bgcolor": p.paper,
@@ -102,9 +111,6 @@ def figure(title: str, theme: Theme, height: int, traces: list[Any], **layout: A
             "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
         }
     )
-    # uirevision: zoom and hidden categories survive a change of theme
-    fig = go.Figure(traces, layout={"template": template, "height": height, "uirevision": "keep", **layout})
-    return fig.update_layout(title_text=title)
 
 
 def empty(title: str, reason: str, theme: Theme) -> go.Figure:

@@ -26,12 +26,13 @@ from engine.compile import compile_job
 from engine.job import Job
 from engine.stored_recording import write_recording
 from lab.folder import RunInfo
+from lab.launch_queue import LaunchQueue
 from lab.store import Store
 from lab.summary import Outcome, summarise
 from tests.browser.chromium import PATH, QUIET
 from tests.lab.synthetic import LIFELIKE, synthetic
 
-RUNS, LOOKS = 50, 15
+RUNS, LOOKS = 50, 30
 BIG = Job.from_options(dp=4, tp=4, pp=4, layers=16, microbatches=48, batch=192, steps=1)
 READY = """() => { const app = document.querySelector('[data-testid=stApp]');
   return app?.dataset.testScriptState === 'notRunning' && app.dataset.testConnectionState === 'CONNECTED'; }"""
@@ -90,25 +91,21 @@ def comparison(page: Page, url: str, runs: list[str]) -> None:
 
 
 def looks(root: Path) -> list[float]:
-    """Seconds of the server for each look at a run of eight ranks that goes on."""
+    """Seconds of the server for each look at a run of eight ranks that goes on, launched as the page Launch does it."""
     from streamlit.testing.v1 import AppTest
 
-    options = ["--dp", "2", "--tp", "2", "--pp", "2", "--steps", "100000", "--json"]
-    process = subprocess.Popen([sys.executable, "-m", "lab.cli", "run", *options], stdout=subprocess.DEVNULL)
+    queue = LaunchQueue(Store(root))
+    launch = queue.add(Job.from_options(dp=2, tp=2, pp=2, steps=100_000), parity=False)
     try:
-        store = Store(root)
-        while not (running := [e.info.id for e in store.entries() if e.info.status == "running"]):
-            time.sleep(0.2)
         at = AppTest.from_file(str(Path(lab.__file__).parent.parent / "dashboard/app.py"), default_timeout=60)
-        at.query_params["live"] = running[0]
+        at.query_params["live"] = f"launch {launch.id}"
         at.run()
         at.switch_page("app_pages/live.py").run()
-        while not at.metric:
+        while not at.metric or at.metric[0].value == "0":
             at.run()
         return [seconds_of(at.run) for _ in range(LOOKS)]
     finally:
-        process.send_signal(signal.SIGINT)
-        process.wait()
+        queue.cancel(launch.id)
 
 
 def main() -> None:
