@@ -153,8 +153,10 @@ def _ranks(now: Snapshot) -> None:
             }
         )
     st.markdown("**What each rank does now**" if now.info.status == "running" else "**What each rank did last**")
+    table = pd.DataFrame(rows)
+    unknown = [name for name in ("Action", "CPU, s") if not table[name].any()]  # as of a run whose tables are made
     st.dataframe(
-        pd.DataFrame(rows),
+        table.drop(columns=unknown),
         hide_index=True,
         key="ranks",
         alt="What each rank does",
