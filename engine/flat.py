@@ -24,6 +24,7 @@ from engine.job import Job
 from engine.memory import Ledger
 from engine.mesh import Coordinate
 from engine.optimizer import Adam, squared_norm
+from engine.parallel.split import MAIN_GRAD
 
 
 class FlatBucket:
@@ -65,7 +66,7 @@ class FlatBucket:
             if grad.dtype == view.dtype:
                 view.grad = grad
             else:
-                view.main_grad = grad  # type: ignore[attr-defined]  # Megatron's name; `parallel.split` adds there itself
+                setattr(view, MAIN_GRAD, grad)  # for the weight part of a split backward, which adds there itself
                 view.register_post_accumulate_grad_hook(partial(_add_to_main, grad))
             views[param.name], start = view, start + size
         return views

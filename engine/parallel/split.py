@@ -19,6 +19,9 @@ from torch.autograd import Function
 
 from engine.memory import storage_identity
 
+MAIN_GRAD = "main_grad"
+"""Attribute of a parameter whose gradient is summed in a wider type than its own: that buffer. Megatron-LM's name."""
+
 Gather = Callable[[Tensor], Tensor]
 
 
@@ -61,7 +64,7 @@ class VectorWork:
 
 def _buffer(param: Tensor) -> Tensor:
     """Where a parameter's gradient is summed: its `.grad`, or a wider one beside it (see `engine.flat`)."""
-    buffer: Tensor | None = getattr(param, "main_grad", param.grad)
+    buffer: Tensor | None = getattr(param, MAIN_GRAD, param.grad)
     assert buffer is not None
     return buffer
 

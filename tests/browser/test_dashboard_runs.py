@@ -57,12 +57,18 @@ def shown(page: Window, *expected: str) -> None:
     until(lambda: [row["Id"] for row in page.rows()] == list(expected))
 
 
-def test_runs_are_named_starred_tagged_filtered_deleted_and_brought_back(server: Server, window: Open) -> None:
+def newest_picked(server: Server, window: Open) -> tuple[Window, str, str]:
+    """A page with the two runs of the store, newest first, of which the newest is chosen."""
     old, new = ids(server.runs)
     page = window(server, viewport=ALL_COLUMNS)
     page.open()
     shown(page, new, old)
     page.pick(0)
+    return page, new, old
+
+
+def test_runs_are_named_starred_tagged_filtered_deleted_and_brought_back(server: Server, window: Open) -> None:
+    page, new, old = newest_picked(server, window)
     page.button("Star").click()
     until(lambda: page.rows()[0].get("★") == "★")
     note(page, "The large one", "talk")
@@ -94,11 +100,7 @@ def test_runs_are_named_starred_tagged_filtered_deleted_and_brought_back(server:
 
 
 def test_a_run_that_comes_in_does_not_take_the_place_of_the_chosen_one(server: Server, window: Open) -> None:
-    old, new = ids(server.runs)
-    page = window(server, viewport=ALL_COLUMNS)
-    page.open()
-    shown(page, new, old)
-    page.pick(0)
+    page, new, old = newest_picked(server, window)
     page.button("Delete").wait_for()
     newest = comes_in(server.runs, old, "2199-01-01T00:00:00.000+00:00")
     shown(page, newest, new, old)
@@ -108,11 +110,7 @@ def test_a_run_that_comes_in_does_not_take_the_place_of_the_chosen_one(server: S
 
 
 def test_a_run_is_shown_by_its_name_letter_for_letter_whatever_that_is(server: Server, window: Open) -> None:
-    old, new = ids(server.runs)
-    page = window(server, viewport=ALL_COLUMNS)
-    page.open()
-    shown(page, new, old)
-    page.pick(0)
+    page, new, old = newest_picked(server, window)
     note(page, SCRIPT)
     until(lambda: page.rows()[0].get("Name") == SCRIPT)
     page.open()

@@ -103,7 +103,9 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedLaunc
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of four megabytes."""
+    """A disk of four megabytes. Only the system's administrator may mount one, and no other way fills a disk for real
+    without harm to everybody else on it: who runs the tests as a plain user goes without these few.
+    """
     place = tmp_path / "small"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
