@@ -44,8 +44,9 @@ def grid_figure(
     name_of_unit, scale = unit(max(values.values())) if colour == "memory" else ("", 1.0)
     held = _held(job, mesh)
     balls = [
-        Ball(r, held[r], f"{_who(mesh, r, held)}<br>{_SCALE_NAMES[colour]} {_value(v, colour)}", "", v / scale)
+        Ball(r, label, f"{_who(mesh, r, held)}<br>{_SCALE_NAMES[colour]} {_value(v, colour)}", "", v / scale)
         for r, v in sorted(values.items())
+        for label in [held[r] if mesh.pp > 1 else ""]  # without stages all hold the same layers
     ]
     bar = None if colour == "stage" else _scale(colour, name_of_unit)
     traces = [*axis_lines(mesh, p, selected), by_value(mesh, balls, bar, p, selected)]

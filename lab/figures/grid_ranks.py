@@ -104,7 +104,7 @@ def _balls(
 ) -> go.Scatter3d:
     x, y, z = zip(*(place(mesh, ball.rank) for ball in balls), strict=True)
     few, named = mesh.size <= MOST_LABELS, mesh.size <= MOST_NUMBERS
-    text = [f"{b.rank}: {b.label}" if few else str(b.rank) for b in balls]
+    text = [f"{b.rank}: {b.label}" if few and b.label else str(b.rank) for b in balls]
     text = [pointed(name) if b.rank == selected else name for b, name in zip(balls, text, strict=True)]
     line = {"color": p.ink, "width": int(named)}
     return go.Scatter3d(

@@ -145,6 +145,10 @@ def test_the_grid_says_which_layers_a_rank_holds() -> None:
     assert holds(chunks, 0) == "embedding, blocks 0, 2"
 
 
+def test_without_stages_the_grid_names_no_layers_for_all_ranks_hold_the_same() -> None:
+    assert grid_figure(Job.from_options(dp=4)).data[-1].text == ("0", "1", "2", "3")
+
+
 def test_lines_join_the_groups_of_each_axis_that_has_more_than_one_rank() -> None:
     fig = grid_figure(Job.from_options(dp=2, pp=2))
     assert [t.name for t in fig.data if t.mode == "lines"] == ["data groups", "pipeline groups"]
