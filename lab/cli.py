@@ -44,8 +44,10 @@ def main(argv: list[str] | None = None) -> int:
         return status
     except (JobRefused, RunNotFound) as error:
         return say("refused", str(error), REFUSED, as_json=as_json)
-    except (StoreError, RunCorrupt) as error:
+    except StoreError as error:
         return say("failed", str(error), FAILED, as_json=as_json)
+    except RunCorrupt as error:
+        return say("corrupt", str(error), FAILED, as_json=as_json, run_id=error.run)
     except KeyboardInterrupt:
         return say("stopped", "stopped.", INTERRUPTED, as_json=as_json)
     except BrokenPipeError:  # whoever read our output has had enough; keep Python from complaining at exit

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from engine.job import Job, JobRefused
 from lab.job_presets import DEMO
+from lab.looking import looking_at
 from lab.options import given, job_of, number, whole_number
-from lab.runs import Run, Store, StoreError, load
+from lab.runs import Run, Store, StoreError
 from lab.runs import runs as all_runs
 
 if TYPE_CHECKING:
@@ -126,16 +127,10 @@ def demo(args: Namespace) -> int:
 
 
 def report(args: Namespace) -> int:
-    run = load(args.run)
-    if run.status == "corrupt":
-        return corrupt(run, args.json)
-    path = str(_write_report(run, args.output, args.cluster))
+    with looking_at(args.run) as (run,):
+        path = str(_write_report(run, args.output, args.cluster))
     print(json.dumps({"run": run.id, "report": path}) if args.json else path)
     return OK
-
-
-def corrupt(run: Run, as_json: bool) -> int:
-    return say("corrupt", f"run {run.id} is corrupt: {run.message}.", FAILED, as_json=as_json, run_id=run.id)
 
 
 def _write_report(run: Run, output: str, cluster: str | None = None) -> Path:
@@ -172,10 +167,8 @@ def print_run(run: Run, as_json: bool, cluster: str | None = None) -> None:
 
 
 def show(args: Namespace) -> int:
-    run = load(args.run)
-    if run.status == "corrupt":
-        return corrupt(run, args.json)
-    print_run(run, args.json, args.cluster)
+    with looking_at(args.run) as (run,):
+        print_run(run, args.json, args.cluster)
     return OK
 
 

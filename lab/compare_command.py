@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.job import JobRefused
 from lab.commands import OK, console
-from lab.runs import Run, RunCorrupt, load
+from lab.looking import looking_at
+from lab.runs import Run, RunCorrupt
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,29 +27,22 @@ def compare(args: Namespace) -> int:
     from lab import comparing
     from lab.explaining import explain
 
-    named = [_loaded(name) for name in args.runs]
-    try:
-        comparing.refuse(named)
-    except RunCorrupt:
-        raise
-    except ValueError as error:
-        raise JobRefused(str(error)) from error
-    runs = named if args.cluster is None else [run.replay(args.cluster) for run in named]
-    if args.json:
-        print(json.dumps(_as_json(named, runs, explain(runs), args.cluster), allow_nan=False))
+    with looking_at(*args.runs) as named:
+        try:
+            comparing.refuse(named)
+        except RunCorrupt:
+            raise
+        except ValueError as error:
+            raise JobRefused(str(error)) from error
+        runs = named if args.cluster is None else [run.replay(args.cluster) for run in named]
+        if args.json:
+            print(json.dumps(_as_json(named, runs, explain(runs), args.cluster), allow_nan=False))
+            return OK
+        screen = console()
+        screen.width = min(screen.width, MAX_WIDTH)
+        for part in _parts(named, runs, explain(runs)):
+            screen.print(part, highlight=False)
         return OK
-    screen = console()
-    screen.width = min(screen.width, MAX_WIDTH)
-    for part in _parts(named, runs, explain(runs)):
-        screen.print(part, highlight=False)
-    return OK
-
-
-def _loaded(name: str) -> Run:
-    run = load(name)
-    if run.status == "corrupt":
-        raise RunCorrupt(f"run {run.id} is corrupt: {run.message}.")
-    return run
 
 
 def _as_json(named: Sequence[Run], runs: Sequence[Run], sentences: list[str], cluster: str | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from lab.folder import read_entry
 from lab.launch_seat import LOG, Seat, end_worker
 from lab.launch_table import Launch, LaunchTable, State
 from lab.store import RunNotFound, Store, StoreError, settle
+from lab.wording import one_line
 
 if TYPE_CHECKING:
     from engine.job import Job
@@ -52,7 +53,7 @@ class LaunchQueue:
         Raises `JobRefused` for a job that cannot run here; then nothing was written.
         """
         from lab.execute import refuse
-        from lab.notes import LONGEST_NAME, one_line
+        from lab.notes import LONGEST_NAME
 
         job = _found_anywhere(job)
         refuse(job, parity=parity, store=self.store)

@@ -7,7 +7,6 @@ reader never sees half of it, and the newest wins.
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ import pydantic
 
 from lab.folder import write_whole
 from lab.store import StoreError
+from lab.wording import one_line
 
 LONGEST_NAME, LONGEST_TAG, MOST_TAGS = 60, 24, 8
 _FILE, _MOST_BYTES = "notes.json", 100_000
@@ -70,8 +70,3 @@ def write_notes(folder: Path, **changes: Any) -> Notes:
 def _tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Without doubles, in order."""
     return tuple(dict.fromkeys(tag for tag in map(one_line, tags) if tag))
-
-
-def one_line(text: str) -> str:
-    """`text` as one line of what can be seen: no control characters, none that turn the direction of writing."""
-    return " ".join("".join(c for c in text if c.isspace() or unicodedata.category(c)[0] != "C").split())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lab.folder import WHOLE, Entry, RunInfo, Status
 from lab.readable import check_summary
 from lab.store import RunNotFound, Store, StoreError
-from lab.wording import percent, seconds
+from lab.wording import one_line, percent, seconds
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -27,7 +27,11 @@ Row = dict[str, Any]
 
 
 class RunCorrupt(ValueError):
-    """The folder of the run is damaged. The message says what is wrong."""
+    """The folder of the run whose id is `run` is damaged. The message, one line, says what is wrong."""
+
+    def __init__(self, run: str, message: str) -> None:
+        super().__init__(one_line(message))  # which may quote what stands in the damaged file
+        self.run = run
 
 
 class Run:
@@ -63,7 +67,7 @@ class Run:
         try:
             return Job.from_options(**self.info.job) if self.info.job else Job.from_toml(self.folder / "job.toml")
         except JobRefused as error:
-            raise RunCorrupt(f"the job of run {self.id} cannot be read: {error}") from error
+            raise RunCorrupt(self.id, f"the job of run {self.id} cannot be read: {error}") from error
 
     @cached_property
     def program(self) -> Program:
@@ -73,7 +77,7 @@ class Run:
         try:
             return Program.parse((self.folder / "program.txt").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise RunCorrupt(f"the program of run {self.id} cannot be read: {error}") from error
+            raise RunCorrupt(self.id, f"the program of run {self.id} cannot be read: {error}") from error
 
     @cached_property
     def recording(self) -> Recording:
@@ -88,7 +92,7 @@ class Run:
                 found.check_ranks(self.job.world_size)
             return found
         except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
-            raise RunCorrupt(f"the tables of run {self.id} cannot be read: {error}") from error
+            raise RunCorrupt(self.id, f"the tables of run {self.id} cannot be read: {error}") from error
 
     @cached_property
     def summary(self) -> Row:
@@ -103,7 +107,7 @@ class Run:
 
             return summarise(self.info, self.job, self.program, self.recording)
         except (OSError, ValueError) as error:
-            raise RunCorrupt(f"summary.json of run {self.id} cannot be read: {error}") from error
+            raise RunCorrupt(self.id, f"summary.json of run {self.id} cannot be read: {error}") from error
 
     @cached_property
     def cluster(self) -> Cluster | None:
@@ -116,7 +120,7 @@ class Run:
         try:
             return load_cluster(path)
         except ValueError as error:
-            raise RunCorrupt(f"the cluster of run {self.id} cannot be read: {error}") from error
+            raise RunCorrupt(self.id, f"the cluster of run {self.id} cannot be read: {error}") from error
 
     def replay(self, cluster: str | Cluster | None = None) -> Run:
         """This run as `cluster` would carry it out, by default the one it names: a simulated run in memory.

@@ -190,7 +190,7 @@ def replayed(run: Run, cluster: str | Cluster | None = None) -> Run:
             return simulate_job(job, put, run.program, run.store)
         except ProgramError as error:
             why = str(error).splitlines()[0]
-            raise RunCorrupt(f"the program of run {run.id} does not train its job: {why}") from error
+            raise RunCorrupt(run.id, f"the program of run {run.id} does not train its job: {why}") from error
     check_on(job, put)
     try:
         recording = replay(run.recording, job, put)

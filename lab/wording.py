@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
 SCHEDULE_NAMES = {
     "naive": "naive",
@@ -88,3 +90,8 @@ def rate(value: float, unit: str) -> str:
 def parameter_count(count: int) -> str:
     """174.6 billion parameters, 0.23 million parameters."""
     return f"{count / 1e9:.4g} billion parameters" if count >= 1e9 else f"{count / 1e6:.2f} million parameters"
+
+
+def one_line(text: str) -> str:
+    """`text` as one line of what can be seen: no control characters, none that turn the direction of writing."""
+    return " ".join("".join(c for c in text if c.isspace() or unicodedata.category(c)[0] != "C").split())

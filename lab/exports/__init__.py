@@ -97,7 +97,7 @@ def _refuse(run: RecordedRun, format: str, step: int | None) -> None:
         mean = f"did you mean {near[0]}?" if near else f"use {', '.join(FORMATS)}."
         raise JobRefused(f"there is no export format {format!r}: {mean}")
     if run.status == "corrupt":
-        raise RunCorrupt(f"run {run.id} is corrupt: {run.message}.")
+        raise RunCorrupt(run.id, f"run {run.id} is corrupt: {run.message}.")
     if step is not None and format not in OF_A_STEP:
         raise JobRefused(f"step={step} is of {' and '.join(OF_A_STEP)}: {format} holds every step, leave it out.")
     if not run.summary["steps"]:
@@ -107,7 +107,7 @@ def _refuse(run: RecordedRun, format: str, step: int | None) -> None:
 
         known = recorded_steps(run.recording)
         if not known:
-            raise RunCorrupt(f"the tables of run {run.id} hold no step, though its summary does.")
+            raise RunCorrupt(run.id, f"the tables of run {run.id} hold no step, though its summary does.")
         if step is not None and step not in known:
             raise JobRefused(f"step={step} was not recorded: use one of {min(known)} to {max(known)}.")
 
@@ -120,7 +120,7 @@ def _in_words(run: RecordedRun, path: str) -> Iterator[None]:
         yield
     except (OSError, ArrowException) as error:
         if not isinstance(error, OSError) or error.errno is None:  # not of the system: a table that cannot be read
-            raise RunCorrupt(f"the tables of run {run.id} cannot be read: {error}") from error
+            raise RunCorrupt(run.id, f"the tables of run {run.id} cannot be read: {error}") from error
         in_the_way = isinstance(error, (FileExistsError, NotADirectoryError))
         reason = "part of its path is a file, not a folder" if in_the_way else error.strerror
         raise StoreError(f"the export {path} cannot be written: {reason}.") from error

@@ -1,0 +1,66 @@
+"""Commands that look at a run which is damaged, or tells what cannot have been: one sentence, never a traceback."""
+
+from __future__ import annotations
+
+import errno
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.cli import main
+from lab.looking import looking_at
+from lab.runs import RunCorrupt, load
+from tests.lab.conftest import PretendedLaunch
+from tests.lab.damages import CONTRIVED, DAMAGES
+from tests.lab.test_cli import one_object
+
+LOOKS = (
+    "show BROKEN",
+    "report BROKEN",
+    "report BROKEN --cluster toy-2x4",
+    "compare WHOLE BROKEN",
+    "compare BROKEN WHOLE --cluster toy-2x4",
+    "export BROKEN --format perfetto -o trace.json",
+    "export BROKEN --format csv -o tables",
+)
+
+
+@pytest.fixture
+def broken(pretended: PretendedLaunch) -> str:
+    """A run to be damaged, of two that there are."""
+    assert main(["run", "--dp", "2", "--pp", "2", "--microbatches", "2"]) == main(["run", "--dp", "2"]) == 0
+    return load("-2").id
+
+
+@pytest.mark.parametrize("kind", DAMAGES | CONTRIVED)
+def test_whatever_the_files_of_a_run_hold_no_command_ends_in_a_traceback(
+    broken: str, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    whole = load().id
+    (DAMAGES | CONTRIVED)[kind](Path("runs") / broken)
+    for look in LOOKS:
+        capsys.readouterr()
+        status = main(look.replace("BROKEN", broken).replace("WHOLE", whole).split())
+        said = capsys.readouterr().err
+        assert status in (0, 1, 2) and said.count("\n") == (1 if status else 0), f"{look}: {said}"
+        assert said.rstrip("\n").isprintable(), look
+
+
+def test_what_nobody_foresaw_is_told_with_its_run_and_its_place(
+    broken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    CONTRIVED["names left out"](Path("runs") / broken)
+    capsys.readouterr()
+    assert main(["report", broken, "--json"]) == 1
+    told = one_object(capsys.readouterr().out)
+    assert (told["run"], told["status"]) == (broken, "corrupt")
+    assert f"{broken} cannot be shown" in told["error"] and re.search(r"\(\w+: .* at [a-z_]+\.py:\d+\)", told["error"])
+
+
+def test_an_interrupt_and_a_full_disk_are_not_taken_for_damage(broken: str) -> None:
+    for trouble in (KeyboardInterrupt(), OSError(errno.ENOSPC, "full")):
+        with pytest.raises(type(trouble)), looking_at(broken):
+            raise trouble
+    with pytest.raises(RunCorrupt, match=broken), looking_at(broken):
+        raise KeyError(99)
