@@ -7,8 +7,10 @@ BIN := .venv/bin
 demo: .venv/.installed
 	$(BIN)/lab demo
 
+# two files of tests at a time, since one alone waits a third of its time; those of the browser, the longest, come first
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not timed" -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m timed
 
 lint: .venv/.installed-for-tests
 	$(BIN)/ruff check .

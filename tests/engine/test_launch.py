@@ -15,7 +15,7 @@ from engine.launch import RunCancelled, RunFailed, shutdown, warm
 from engine.processes import nursery_client
 from tests.engine.launching import Sabotage, failure_of, left, members, run
 
-pytestmark = pytest.mark.usefixtures("importable_targets")
+pytestmark = [pytest.mark.timed, pytest.mark.usefixtures("importable_targets")]
 
 
 # -- good runs ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from engine.launch import Member, RunFailed
 from tests.engine.launching import Sabotage, failure_of, kill, members, run
 
-pytestmark = pytest.mark.usefixtures("importable_targets")
+pytestmark = [pytest.mark.timed, pytest.mark.usefixtures("importable_targets")]
 
 
 # -- failing members ---------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 
 from tests.engine.launching import HERE, left
 
-pytestmark = pytest.mark.usefixtures("importable_targets")
+pytestmark = [pytest.mark.timed, pytest.mark.usefixtures("importable_targets")]
 
 
 class Script:

@@ -25,6 +25,7 @@ from lab.runs import Store, load, runs
 
 SHORT = Job.from_options(dp=2, steps=2)
 LONG = Job.from_options(dp=2, steps=100_000)
+pytestmark = pytest.mark.timed
 GONE_WITHIN = 3.0  # seconds in which whoever is killed or cancelled has to be gone
 PATIENCE = 120.0  # for what takes as long as it takes, on a machine that others use too
 

@@ -15,6 +15,7 @@ import lab
 from engine.launch import RunFailed
 from lab.runs import Run
 
+pytestmark = pytest.mark.timed
 ENDS_WITHIN = 3.0  # seconds from the kill, from the issue
 
 

@@ -21,6 +21,7 @@ from lab.cli import main
 from lab.runs import StoreError
 
 LAB = [sys.executable, "-m", "lab.cli"]
+pytestmark = pytest.mark.timed
 GONE_WITHIN = 3.0  # seconds, from the issue
 
 
