@@ -10,6 +10,17 @@ import streamlit as st
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from dashboard.once_quiet import OnceQuiet
 from lab.ports import LOOPBACK
 
-app = st.App("app.py", middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[LOOPBACK, "localhost"])])
+
+def _load_torch() -> None:
+    """The first preview of a plan would wait for it; loaded while the first page is drawn, it would take a core."""
+    import engine.rehearsal.meta_templates  # noqa: F401
+
+
+MIDDLEWARE = [
+    Middleware(TrustedHostMiddleware, allowed_hosts=[LOOPBACK, "localhost"]),
+    Middleware(OnceQuiet, do=_load_torch),
+]
+app = st.App("app.py", middleware=MIDDLEWARE)

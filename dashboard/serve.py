@@ -72,6 +72,15 @@ def _load() -> None:
     import lab.figures  # noqa: F401
 
 
+def _load_pages() -> None:
+    """What the first page imports."""
+    import streamlit.emojis  # noqa: F401  # compiles a large expression, which the page's icon is looked up with
+
+    import dashboard.data
+    import dashboard.run_actions
+    import dashboard.table  # noqa: F401
+
+
 def _announce(port: int, as_json: bool, browser: bool) -> None:
     """Says the address once somebody listens there, and the first visit need not wait for what it imports."""
     _load()
@@ -82,7 +91,7 @@ def _announce(port: int, as_json: bool, browser: bool) -> None:
     print(json.dumps(facts) if as_json else f"\n    {url}\n\nCtrl-C ends the dashboard.", flush=True)
     if browser:
         webbrowser.open(url)
-    import engine.rehearsal.meta_templates  # noqa: F401  # torch, which the first preview of a plan would wait for
+    _load_pages()  # while the browser loads Streamlit's own pages
 
 
 def _answers(port: int) -> bool:

@@ -106,6 +106,7 @@ def looks(root: Path) -> list[float]:
         return [seconds_of(at.run) for _ in range(LOOKS)]
     finally:
         queue.cancel(launch.id)
+        queue.wait(launch.id, 30)
 
 
 def main() -> None:
