@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow.compute as pc
@@ -100,8 +101,20 @@ def idle_by_awaited(recording: Recording, step: int) -> dict[tuple[str, str], fl
     return dict(found)
 
 
-def idle_spans(ops: StepOps) -> list[Idle]:
-    """Every stretch of idle time of a step, rank by rank in the order of time; none overlap."""
+def idle_spans(ops: StepOps) -> Sequence[Idle]:
+    """Every stretch of idle time of a step, rank by rank in the order of time; none overlap.
+
+    Found once for these rows: tables, sentences and timelines all ask.
+    """
+    if ops not in _found:
+        _found[ops] = tuple(_idle_spans(ops))
+    return _found[ops]
+
+
+_found: WeakKeyDictionary[StepOps, Sequence[Idle]] = WeakKeyDictionary()
+
+
+def _idle_spans(ops: StepOps) -> list[Idle]:
     why, stands, gaps = _Reasons(ops), standing(ops) & (ops.end > ops.start), _gaps(ops)
     found: list[Idle] = []
     for rank, rows in ops.by_rank():

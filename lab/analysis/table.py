@@ -32,7 +32,7 @@ class NoStep(LookupError):
     """The recording has no operation of the step asked for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepOps:
     """The rows of one step, sorted by rank and position in the rank's step. Times are ns on the recording's
     clock. stands_for: rank → the recorded rank that does what it does, where not every rank is recorded.
