@@ -112,8 +112,10 @@ def test_a_run_outlives_its_page_and_the_server_and_is_found_again(serve: Serve,
     assert [each.id for each in found(second.runs)] == [run.id]
 
 
-def test_two_windows_and_a_terminal_launch_at_once_and_nothing_is_mixed_up(fresh: Server, window: Open) -> None:
-    one, two = window(fresh), window(fresh)
+def test_two_dashboards_and_a_terminal_launch_at_once_and_nothing_is_mixed_up(
+    fresh: Server, serve: Serve, window: Open
+) -> None:
+    one, two = window(fresh), window(serve(fresh.runs))
     start(one, 2, dp="2", name="by window one")
     start(two, 3, pp="2", name="by window two")
     command = [sys.executable, "-m", "lab.cli", "run", "--tp", "2", "--steps", "4", "--json"]
@@ -130,5 +132,6 @@ def test_two_windows_and_a_terminal_launch_at_once_and_nothing_is_mixed_up(fresh
     assert {name: len(run.steps) for name, run in every.items()} == {"by window one": 2, "by window two": 3, "": 4}
     assert json.loads(said)["run"] == every[""].id
     assert all(run.status == "finished" and run.summary["parity"]["passed"] for run in every.values())
-    one.go("Runs")
-    until(lambda: sorted(row["Name"] for row in one.rows()) == sorted(every))
+    for page in (one, two):
+        page.go("Runs")
+        until(lambda page=page: sorted(row["Name"] for row in page.rows()) == sorted(every))
