@@ -147,11 +147,13 @@ def _words(run: HasBubble) -> str:
 
 def _label(fig: go.Figure, run: HasBubble, p: Palette, most: int) -> None:
     right = run.job.plan.microbatches**2 < most  # so that it stays inside
+    side = "left" if right else "right"
     values = _values(run)
     kind = max(values, key=lambda k: values[k])
     fig.add_annotation(
-        x=math.log10(run.job.plan.microbatches), y=values[kind], text=f"<b>newest</b>: {percent(values[kind])} {kind}",
-        ax=40 if right else -40, ay=-28, xanchor="left" if right else "right",
+        x=math.log10(run.job.plan.microbatches), y=values[kind],
+        text=f"<b>newest</b><br>{percent(values[kind])} {kind}",
+        ax=40 if right else -40, ay=-28, xanchor=side, align=side,
         arrowcolor=p.ink, font={"color": p.ink}, bgcolor=p.paper,
     )  # fmt: skip
 

@@ -179,7 +179,7 @@ def _scale(colour: str, name_of_unit: str) -> dict[str, object]:
 def _axis(mesh: Mesh, axis: str, p: Palette) -> dict[str, object]:
     n = mesh.degree(axis)
     return {
-        "title": {"text": f"{AXIS_NAMES[axis]} ({axis})"},
+        "title": {"text": f"{AXIS_NAMES[axis]}<br>({axis})"},
         "tickvals": list(range(0, n, max(1, n // 8))),
         "range": [-0.5, n - 0.5],
         "backgroundcolor": p.paper,
