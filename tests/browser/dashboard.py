@@ -170,6 +170,10 @@ class Window:
         field.fill(text)
         field.press("Enter")
 
+    def says(self, words: str, *, exact: bool = False) -> None:
+        """Waits until the page itself says so: a tooltip may too, and a page that changes may say it twice."""
+        self.page.get_by_test_id("stMain").get_by_text(words, exact=exact).first.wait_for()
+
     def metric(self, label: str) -> Locator:
         """The value of a number with a label."""
         return self.page.get_by_test_id("stMetric").filter(has_text=label).get_by_test_id("stMetricValue")

@@ -66,7 +66,7 @@ def test_from_an_empty_store_to_a_comparison_whose_numbers_are_those_of_the_runs
     page.open()
     page.page.evaluate(WATCH)
     page.button("Run the demo").click()
-    page.page.get_by_text("Equal to one process").wait_for()
+    page.says("Equal to one process")
     seen = page.page.evaluate("[...seen].join('; ')")  # what was seen would be lost, had the page been loaded anew
     assert re.search(r"Starting|In the queue", seen) and re.search(r"step \d of 3", seen)
     assert page.metric("Steps of 3").inner_text() == "3"
@@ -77,8 +77,8 @@ def test_from_an_empty_store_to_a_comparison_whose_numbers_are_those_of_the_runs
     compare = page.button("Compare them")
     expect(compare).to_be_enabled(timeout=SLOW_MS)
     compare.click()
-    page.page.get_by_text("B with zero=1 → 3 cuts peak memory").wait_for()
-    page.page.get_by_text("loss of the last step", exact=True).wait_for()
+    page.says("B with zero=1 → 3 cuts peak memory")
+    page.says("loss of the last step", exact=True)
 
     first, other = (summaries(fresh.runs)[zero] for zero in (1, 3))
     assert page.query["base"] == first["run"] and page.query["runs"] == f"{first['run']},{other['run']}"
@@ -99,7 +99,7 @@ def test_a_link_shows_another_window_the_same_comparison(window: Open, dashboard
     mine = window(dashboard)
     mine.open("compare", runs=f"{old},{new}")
     mine.choose("Baseline", "ZeRO-3")
-    mine.page.get_by_text("B with zero=3 → 1").wait_for()
+    mine.says("B with zero=3 → 1")
     mine.choose("Times", "Replayed on toy-2x4")
     mine.page.get_by_text("On toy-2x4. Bubble").nth(1).wait_for()
     mine.ready()
@@ -115,7 +115,7 @@ def test_a_link_shows_another_window_the_same_comparison(window: Open, dashboard
 
     yours = window(dashboard)
     yours.page.goto(mine.page.url)
-    yours.page.get_by_text("B with zero=3 → 1").wait_for()
+    yours.says("B with zero=3 → 1")
     yours.ready()
     assert yours.query == mine.query
     assert yours.query | {"window": ""} == {"runs": f"{old},{new}", "base": new, "cluster": "toy-2x4", "window": ""}
@@ -130,13 +130,13 @@ def test_a_link_shows_another_window_the_same_rank_and_step(window: Open, dashbo
     mine.open("pipeline", run=old)
     mine.choose("Rank", "rank 2")
     mine.choose("Step", "step 0")
-    mine.page.get_by_text("streams of step 0;").wait_for()
+    mine.says("streams of step 0;")
     mine.ready()
     mine.timeline().press("w", "a")
     mine.page.wait_for_url("**window=**")
     yours = window(dashboard)
     yours.page.goto(mine.page.url)
-    yours.page.get_by_text("streams of step 0;").wait_for()
+    yours.says("streams of step 0;")
     until(lambda: yours.timeline().window == mine.timeline().window)
     yours.ready()
     assert yours.query == mine.query and (yours.query["rank"], yours.query["step"]) == ("2", "0")

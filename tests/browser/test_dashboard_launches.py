@@ -26,7 +26,7 @@ def start(page: Window, steps: int, **knobs: str) -> None:
     """Starts one run from the form of the Launch page. knobs: what is typed into a field, by its name in a job."""
     page.open("launch")
     page.button("One process").click()
-    page.page.get_by_text("What every run is compared with").wait_for()
+    page.says("What every run is compared with")
     fields = {"dp": "Data parallel (dp)", "pp": "Pipeline parallel (pp)", "name": "Name"}
     for knob, text in {"dp": "1", **knobs}.items():
         page.fill(fields[knob], text)
@@ -77,7 +77,7 @@ def test_a_cancelled_run_leaves_no_process_and_until_then_the_page_keeps_its_zoo
     until(lambda: page.page.locator(".sl-title").inner_text() != title)
     assert timeline.window == kept
     page.button("Cancel this run").click()
-    page.page.get_by_text("Stopped after").wait_for()
+    page.says("Stopped after")
     is_over(fresh)
     (run,) = found(fresh.runs)
     assert (run.status, run.message) == ("stopped", "stopped by the user") and len(run.steps) > done
@@ -103,7 +103,7 @@ def test_a_run_outlives_its_page_and_the_server_and_is_found_again(serve: Serve,
     assert later.box("Run").input_value() == "Launch 1 · for long"
     goes_on(later, done)
     later.go("Runs")
-    later.page.get_by_text("running · dp=2 tp=1 pp=1").wait_for()
+    later.says("running · dp=2 tp=1 pp=1")
     (row,) = later.rows()
     assert (row["Name"], row["Status"]) == ("for long", "▶ running")
     later.button("Cancel").click()

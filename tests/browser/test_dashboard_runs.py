@@ -119,7 +119,7 @@ def test_a_run_is_shown_by_its_name_letter_for_letter_whatever_that_is(server: S
     note(page, BOLD)
     until(lambda: page.rows()[1].get("Name") == BOLD)
     page.open("compare", runs=f"{new},{old}")
-    page.page.get_by_text("loss of the last step", exact=True).wait_for()
+    page.says("loss of the last step", exact=True)
     main = page.page.get_by_test_id("stMain").inner_text()
     for letter, name in (("A", SCRIPT), ("B", BOLD)):
         assert main.count(f"{letter}: {name}") >= 3, "in the legend, above the timeline, in the figures"
@@ -141,7 +141,7 @@ def test_a_damaged_run_says_so_and_hides_no_other(server: Server, window: Open) 
     page.pick(2)
     page.page.get_by_test_id("stAlert").get_by_text("run.json cannot be read").wait_for()
     page.open("pipeline", run=damaged)
-    page.page.get_by_text("This run's folder is damaged").wait_for()
+    page.says("This run's folder is damaged")
     page.choose("Run", "ZeRO-3")
     page.timeline()
     page.ready()
