@@ -32,9 +32,9 @@ def looking_at(*names: str) -> Iterator[Sequence[Run]]:
     except _FORESEEN:
         raise
     except Exception as error:
-        which = " or ".join(dict.fromkeys(run.id for run in found))
-        words = f"{which} cannot be shown: the files hold something that no run writes ({_where(error)})."
-        raise RunCorrupt(found[0].id, words) from error
+        ids = list(dict.fromkeys(run.id for run in found))
+        words = f"{' or '.join(ids)} cannot be shown: the files hold something that no run writes ({_where(error)})."
+        raise RunCorrupt(ids[0] if len(ids) == 1 else None, words) from error
 
 
 def _where(error: Exception) -> str:

@@ -27,9 +27,11 @@ Row = dict[str, Any]
 
 
 class RunCorrupt(ValueError):
-    """The folder of the run whose id is `run` is damaged. The message, one line, says what is wrong."""
+    """The folder of a run is damaged. run: its id, None if it is one of several. The message, one line, says what is
+    wrong.
+    """
 
-    def __init__(self, run: str, message: str) -> None:
+    def __init__(self, run: str | None, message: str) -> None:
         super().__init__(one_line(message))  # which may quote what stands in the damaged file
         self.run = run
 

@@ -58,6 +58,15 @@ def test_what_nobody_foresaw_is_told_with_its_run_and_its_place(
     assert f"{broken} cannot be shown" in told["error"] and re.search(r"\(\w+: .* at [a-z_]+\.py:\d+\)", told["error"])
 
 
+def test_of_several_runs_none_is_accused_alone(broken: str, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = load().id
+    CONTRIVED["another library's collectives"](Path("runs") / broken)
+    capsys.readouterr()
+    assert main(["compare", whole, broken, "--cluster", "toy-2x4", "--json"]) == 1
+    told = one_object(capsys.readouterr().out)
+    assert told["run"] is None and f"{whole} or {broken} cannot be shown" in told["error"]
+
+
 def test_an_interrupt_and_a_full_disk_are_not_taken_for_damage(broken: str) -> None:
     for trouble in (KeyboardInterrupt(), OSError(errno.ENOSPC, "full")):
         with pytest.raises(type(trouble)), looking_at(broken):
