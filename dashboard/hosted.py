@@ -10,7 +10,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from dashboard.once_quiet import OnceQuiet
+from dashboard.after_first_visit import AfterFirstVisit
 from lab.ports import LOOPBACK
 
 
@@ -21,6 +21,6 @@ def _load_torch() -> None:
 
 MIDDLEWARE = [
     Middleware(TrustedHostMiddleware, allowed_hosts=[LOOPBACK, "localhost"]),
-    Middleware(OnceQuiet, do=_load_torch),
+    Middleware(AfterFirstVisit, do=_load_torch),
 ]
 app = st.App("app.py", middleware=MIDDLEWARE)
