@@ -6,9 +6,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard.go import leave
-from dashboard.trouble import in_words
-from dashboard.window import turn_to
+from dashboard.page.error_box import in_words
+from dashboard.page.navigation import leave
+from dashboard.page.timeline_window import turn_to
 
 st.set_page_config(page_title="Shardlab", page_icon="🧩", layout="wide")
 st.html(Path(__file__).parent / "style.css")

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 import lab
 from docs.pictures import IMAGES
-from lab.notes import write_notes
+from lab.store.notes import write_notes
 from tests.browser.chromium import QUIET
 
 READY = """() => { const app = document.querySelector('[data-testid=stApp]');

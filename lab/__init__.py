@@ -13,25 +13,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# For learners `lab.runs` and `lab.exercises` are functions. They are modules too, loaded first so that the functions
-# get the names.
-from lab.exercises import table as _exercises
-from lab.runs import Run
-from lab.runs import load as _load
-from lab.runs import runs as _runs
+from lab.store.stored_run import Run
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
-    from engine.job import Job
-    from engine.planner import Search
-    from engine.program import Program
-    from lab.execution import OnProgress
-    from lab.exercises.shown import Shown
-    from lab.exercises.verdict import Verdict
+    from engine.job.job import Job
+    from engine.planner.search import Search
+    from engine.program.program import Program
+    from lab.learning.exercises.shown import Shown
+    from lab.learning.exercises.verdict import Verdict
+    from lab.running.execution import OnProgress
     from lab.widgets import Compared, Explorer, Question, Views
-    from lab.widgets.plot import Plot
+    from lab.widgets.views.plot import Plot
 
 __all__ = [
     "Run",
@@ -67,14 +62,14 @@ def run(
     options: the names of `lab run --help` with underscores, such as `dp=2, tp=2, zero=1, layers=8`. job: a
     `Job` or a TOML file to start from. program: one written by hand, instead of the compiled one. `schedule`
     may be one written by hand too: text with a line for each pipeline rank, as in "F0 F1 B0 B1", or a
-    function (pipeline ranks, micro-batches, chunks) → text; see `engine.passes.written`. parity: compare
-    with one process. on_progress is called with a `lab.execution.Progress` as the run goes on; setting
+    function (pipeline ranks, micro-batches, chunks) → text; see `engine.program.schedules.text`. parity: compare
+    with one process. on_progress is called with a `lab.running.execution.Progress` as the run goes on; setting
     `cancel` stops it.
 
     Raises `JobRefused` with one sentence for a job that cannot run, `ValueError` for a program or schedule
     that would not train it, `RunFailed` for a run that did not end well.
     """
-    from lab.execute import run_job
+    from lab.running.execute import run_job
 
     if _by_hand(options.get("schedule")):
         if program is not None:
@@ -102,7 +97,7 @@ def simulate(
     Raises `JobRefused` with one sentence for what makes no sense. A job that exceeds the memory does make sense:
     `summary["fits"]` is then false.
     """
-    from lab import simulation
+    from lab.running import simulation
 
     if _by_hand(schedule := options.get("schedule")):
         options.pop("schedule")
@@ -111,7 +106,7 @@ def simulate(
 
 
 def _job(base: Job | str | Path | None, options: dict[str, Any]) -> Job:
-    from engine.job import Job
+    from engine.job.job import Job
 
     if isinstance(base, (str, Path)):
         return Job.from_toml(Path(base), **options)
@@ -124,8 +119,8 @@ def _by_hand(schedule: Any) -> bool:
 
 
 def _scheduled(base: Job | str | Path | None, options: dict[str, Any]) -> Program:
-    from engine import rules
-    from engine.by_hand import schedule_program
+    from engine.job import rules
+    from engine.program.handwritten import schedule_program
 
     job = _job(base, {name: value for name, value in options.items() if name != "schedule"})
     rules.check(job)
@@ -138,19 +133,23 @@ def plan(*, model: str | Job, cluster: str = "a100-dgx", gpus: int, refine: int 
     model: a preset's name or a `Job`. fixed: options that keep their values, such as `tp=4, zero=1`. refine: how many
     of the best are replayed. Loads torch into this process. Raises `JobRefused` with one sentence.
     """
-    from lab.planning import plan
+    from lab.running.planning import plan
 
     return plan(model, cluster, gpus, refine=refine, **fixed)
 
 
 def load(name: str | int = "latest") -> Run:
     """A run from the store: its id, the beginning or end of one, `latest`, or -1 for the newest, -2…"""
-    return _load(name)
+    from lab.store.stored_run import load
+
+    return load(name)
 
 
 def runs() -> list[Run]:
     """All runs in the store, newest first. The store is the folder SHARDLAB_RUNS or `./runs`."""
-    return _runs()
+    from lab.store.stored_run import runs
+
+    return runs()
 
 
 def view(
@@ -220,7 +219,8 @@ def predict(
 
 
 def picture(figure: Callable[..., Any], *args: Any, how: str = "", **options: Any) -> Plot:
-    """A figure of `lab.figures` in a notebook, in the colours of its page: `lab.picture(figures.zero_savings, runs)`.
+    """A figure of `lab.views.figures` in a notebook, in the colours of its page: `lab.picture(figures.zero_savings,
+    runs)`.
 
     figure: is called with `args`, `options` and `theme`, "light" or "dark". how: how to read it, shown below it.
     """
@@ -231,12 +231,14 @@ def picture(figure: Callable[..., Any], *args: Any, how: str = "", **options: An
 
 def exercises() -> Shown:
     """All exercises, with those that you have passed."""
-    return _exercises()
+    from lab.learning.exercises import table
+
+    return table()
 
 
 def task(name: str) -> Shown:
     """What an exercise asks for, with the code to fill in."""
-    from lab.exercises import task
+    from lab.learning.exercises import task
 
     return task(name)
 
@@ -247,20 +249,20 @@ def check(name: str, answer: Any, seconds: float = 20.0) -> Verdict:
     answer: a function with the parameters of `lab.task(name)`; of "own_schedule" also text. It runs in processes of
     its own, so one that raises, exits, crashes, takes too much memory or more than `seconds` is told so in the verdict.
     """
-    from lab.exercises import check
+    from lab.learning.exercises import check
 
     return check(name, answer, seconds)
 
 
 def hint(name: str, number: int = 1) -> Shown:
     """A hint for an exercise; the later ones say more."""
-    from lab.exercises import hint
+    from lab.learning.exercises import hint
 
     return hint(name, number)
 
 
 def solution(name: str) -> Shown:
     """A solution of an exercise, as source."""
-    from lab.exercises import solution
+    from lab.learning.exercises import solution
 
     return solution(name)

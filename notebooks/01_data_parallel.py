@@ -10,11 +10,11 @@
 import numpy as np
 
 import lab
-from engine.cluster import load_cluster
-from engine.data import global_batch, microbatches
-from engine.formulas import parameters
-from engine.what_if import scaled
-from lab import figures
+from engine.cluster.cluster import load_cluster
+from engine.cluster.scaled_links import scaled
+from engine.model.data import global_batch, microbatches
+from engine.prediction.formulas import parameters
+from lab.views import figures
 
 # %% [markdown]
 # ## One step of four replicas

@@ -10,10 +10,10 @@
 
 # %%
 import lab
-from engine.formulas import parameters
-from engine.precision import PRECISIONS
-from lab import figures
-from lab.figures.zero import saved_share
+from engine.job.precision import PRECISIONS
+from engine.prediction.formulas import parameters
+from lab.views import figures
+from lab.views.figures.memory.zero import saved_share
 
 # %% [markdown]
 # ## Sixteen bytes for each parameter

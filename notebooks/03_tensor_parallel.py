@@ -158,7 +158,7 @@ print(f"× {job.plan.microbatches} micro-batches = {blocks:,} bytes a step")
 lab.view(run, "shards")
 
 # %%
-from engine.models.params import unit_params
+from engine.model.params import unit_params
 
 for p in unit_params(job.model, t, "block0"):
     cut = "whole on every rank" if p.split is None else f"cut along dim {p.split}"
@@ -294,7 +294,7 @@ for tp, share in kept.items():
 # %%
 from dataclasses import replace
 
-from engine.cluster import load_cluster
+from engine.cluster.cluster import load_cluster
 
 toy = load_cluster("toy-2x4")
 no_border = sims[8].replay(replace(toy, name="toy-1x8", across=toy.nodes[0].inside)).summary["step_seconds"]
@@ -307,7 +307,7 @@ print(f"tp=8 without the border: {within:.0%}; with it: {kept[8]:.0%}")
 # `a100-dgx`, described after nodes of 8 GPUs.
 
 # %%
-from engine.collectives import group_cost
+from engine.cluster.collectives import group_cost
 
 a100, size, last = load_cluster("a100-dgx"), 2048 * 12288 * 2, 0.0
 for ranks in (2, 4, 8, 16, 32):

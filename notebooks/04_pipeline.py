@@ -11,7 +11,7 @@
 from fractions import Fraction
 
 import lab
-from lab.slot_table import slot_table
+from lab.views.figures.pipeline.slot_table import slot_table
 
 # %% [markdown]
 # ## Cut the model in three
@@ -199,7 +199,7 @@ assert all(recorded_order(alternating, rank) == chart.order(rank) for rank in ra
 # processes:
 
 # %%
-from engine.dryrun import dry_run, in_flight
+from engine.program.dryrun import dry_run, in_flight
 
 deep = {"pp": 4, "layers": 8, "microbatches": 8, "steps": 1}
 runs = {name: lab.run(**deep, schedule=name) for name in ("gpipe", "1f1b")}

@@ -16,10 +16,10 @@ from itertools import product
 import numpy as np
 
 import lab
-from engine.cluster import load_cluster
-from engine.mesh import Mesh, mesh_of
+from engine.cluster.cluster import load_cluster
+from engine.job.mesh import Mesh, mesh_of
 from lab.analysis import bytes_between
-from lab.figures import grid
+from lab.views.figures import grid
 
 # %% [markdown]
 # ## Eight ranks, three coordinates
@@ -200,8 +200,8 @@ print(found.sentences[-1])
 # not divide 64.
 
 # %%
-from engine.planning.plans import Space, shapes
-from engine.presets import preset
+from engine.planner.plans import Space, shapes
+from engine.prediction.published_models import preset
 
 legal = sorted((s.tp, s.pp, s.dp) for s in shapes(Space.of(preset("example-12-layer").job, {"schedule": "1f1b"}), 64))
 by_hand = [(t, p, 64 // (t * p)) for t, p in product((1, 2, 4), (1, 2, 4, 8))]

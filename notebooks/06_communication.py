@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 import lab
-from engine.cluster import load_cluster
-from engine.collectives import group_cost
-from lab.figures.curves import curves_figure
-from lab.figures.ring import ring_figure
+from engine.cluster.cluster import load_cluster
+from engine.cluster.collectives import group_cost
+from lab.views.figures.communication.ring import ring_figure
+from lab.views.figures.style.curves import curves_figure
 
 # %% [markdown]
 # ## Three collectives

@@ -12,10 +12,10 @@
 from IPython.display import Markdown
 
 import lab
-from engine.cluster import load_cluster
-from engine.formulas import in_flight_formula, parameters
-from engine.planning.words import name_of
-from engine.what_if import scaled
+from engine.cluster.cluster import load_cluster
+from engine.cluster.scaled_links import scaled
+from engine.planner.explain import name_of
+from engine.prediction.formulas import in_flight_formula, parameters
 
 a100 = load_cluster("a100-dgx")
 

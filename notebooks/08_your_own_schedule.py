@@ -19,10 +19,10 @@ size = {"pp": p, "microbatches": m, "layers": p, "partition": (1,) * p, "steps":
 # one slot, `B` two. The dots are slots in which a rank has nothing to do.
 
 # %%
-from engine.by_hand import schedule_program
-from engine.checks import grid
-from engine.dryrun import dry_run, in_flight
-from engine.job import Job
+from engine.job.job import Job
+from engine.program.checks.check import grid
+from engine.program.dryrun import dry_run, in_flight
+from engine.program.handwritten import schedule_program
 
 
 def score(text):
@@ -196,7 +196,7 @@ print(f"1F1B {slots} slots, with W right after I {split_slots}, ZB-H1 {zb_slots}
 lab.view(zb_h1.replay("toy-2x4"), "timeline")
 
 # %%
-lab.exercises()
+lab.learning.exercises()
 
 # %% [markdown]
 # ## Three questions

@@ -15,9 +15,9 @@
 
 # %%
 import lab
-from engine.cluster import load_cluster
-from engine.collectives import group_cost
-from lab.claims import Claims
+from engine.cluster.cluster import load_cluster
+from engine.cluster.collectives import group_cost
+from lab.learning.claim_table import Claims
 
 verdict = Claims()
 
@@ -292,8 +292,8 @@ verdict(
 # stage s at micro-batch m in slot s + m, and each stage idle in 2 of the 6 slots of the forwards.
 
 # %%
-from engine.checks import grid
-from engine.dryrun import dry_run
+from engine.program.checks.check import grid
+from engine.program.dryrun import dry_run
 
 chart = lab.run(pp=3, layers=3, batch=4, microbatches=4, schedule="gpipe", steps=1)
 forwards = [span for span in dry_run(chart.program).spans if span.action.kind == "forward" and span.end > span.start]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from lab.runs import Run
+    from lab.store.stored_run import Run
 
 
 def pytest_configure() -> None:

@@ -4,39 +4,42 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import comparison, data, window
-from dashboard.address import choose, choose_some
-from dashboard.empty import no_runs
-from dashboard.show import told
-from engine.job import JobRefused
-from lab.clusters import cluster_names
-from lab.comparing import MOST_COMPARED, refuse
-from lab.runs import RunCorrupt
+from dashboard.page import timeline_window
+from dashboard.page.no_runs import no_runs
+from dashboard.page.query_params import choose, choose_some
+from dashboard.page.render import told
+from dashboard.runs import cached_runs, comparison
+from engine.job.job import JobRefused
+from lab.analysis.comparison.lines import MOST_COMPARED, refuse
+from lab.store.clusters import cluster_names
+from lab.store.stored_run import RunCorrupt
 
 
-def _choose() -> tuple[list[data.Key], str]:
+def _choose() -> tuple[list[cached_runs.Key], str]:
     """The runs, the baseline first, and the cluster that all are replayed on, "" for times as they are."""
-    infos = {entry.info.id: entry.info for entry in data.entries() if entry.digest.get("steps")}
+    infos = {entry.info.id: entry.info for entry in cached_runs.entries() if entry.digest.get("steps")}
     if not infos:
         no_runs()
-    ids = choose_some("runs", "Runs", list(infos), lambda one: data.called(infos[one]), MOST_COMPARED)
+    ids = choose_some("runs", "Runs", list(infos), lambda one: cached_runs.called(infos[one]), MOST_COMPARED)
     if len(ids) < 2:
         st.info("Choose at least two runs, here or in the table of runs.", icon=":material/compare_arrows:")
         st.stop()
     left, right = st.columns([3, 2])
     with left:
-        base = choose("base", "Baseline", ids, lambda one: data.called(infos[one]))
+        base = choose("base", "Baseline", ids, lambda one: cached_runs.called(infos[one]))
     with right:
-        words = {"": "As measured or simulated"} | {name: f"Replayed on {name}" for name in cluster_names(data.store())}
+        words = {"": "As measured or simulated"} | {
+            name: f"Replayed on {name}" for name in cluster_names(cached_runs.store())
+        }
         cluster = choose("cluster", "Times", list(words), words.__getitem__)
-    return [data.key_of(one) for one in (base, *[other for other in ids if other != base])], cluster
+    return [cached_runs.key_of(one) for one in (base, *[other for other in ids if other != base])], cluster
 
 
 st.title("Compare")
 keys, cluster = _choose()
 try:
-    on = ["" if data.run_of(key).status == "simulated" else cluster for key in keys]
-    runs = [data.shown_run(key, where) for key, where in zip(keys, on, strict=True)]
+    on = ["" if cached_runs.run_of(key).status == "simulated" else cluster for key in keys]
+    runs = [cached_runs.shown_run(key, where) for key, where in zip(keys, on, strict=True)]
     refuse(runs)
     called = comparison.titles(runs)
     if any(on):
@@ -45,8 +48,10 @@ try:
     above = st.container()  # filled below: what takes a while must not keep the timelines waiting
     comparison.differing(runs)
     st.subheader("Timelines")
-    drawn = [data.timeline_of(key, where, None, "") for key, where in zip(keys, on, strict=True)]
-    window.to_address(comparison.timelines(list(zip(called, drawn, strict=True)), window.from_address()))
+    drawn = [cached_runs.timeline_of(key, where, None, "") for key, where in zip(keys, on, strict=True)]
+    timeline_window.to_address(
+        comparison.timelines(list(zip(called, drawn, strict=True)), timeline_window.from_address())
+    )
     with above:
         comparison.sentences(runs)
     st.subheader("Numbers")

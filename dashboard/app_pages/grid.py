@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.address import choose
-from dashboard.one_run import choose_run
-from dashboard.show import figure, theme
-from engine.mesh import mesh_of
-from lab import analysis, figures
-from lab.figures.grid import Colour
+from dashboard.page.query_params import choose
+from dashboard.page.render import figure, theme
+from dashboard.runs.run_header import choose_run
+from engine.job.mesh import mesh_of
+from lab import analysis
+from lab.views import figures
+from lab.views.figures.grid.grid import Colour
 
 COLOURS: dict[Colour, str] = {
     "memory": "peak memory",

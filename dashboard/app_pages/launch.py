@@ -6,18 +6,18 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import data
-from dashboard.form import fill, job_form, label
-from dashboard.launching import start, watch
-from dashboard.meaning import meaning
-from dashboard.show import escaped
-from dashboard.trouble import in_words
-from engine.job import SCHEDULES, Job, JobRefused
-from lab.command_line import command_line
-from lab.execute import refuse
-from lab.job_presets import PRESETS, jobs_of
-from lab.notes import LONGEST_NAME
-from lab.store import StoreError
+from dashboard.launching.form import fill, job_form, label
+from dashboard.launching.plan_preview import meaning
+from dashboard.launching.queue_actions import start, watch
+from dashboard.page.error_box import in_words
+from dashboard.page.render import escaped
+from dashboard.runs import cached_runs
+from engine.job.job import SCHEDULES, Job, JobRefused
+from lab.cli.as_command import command_line
+from lab.running.execute import refuse
+from lab.running.experiments import PRESETS, jobs_of
+from lab.store.notes import LONGEST_NAME
+from lab.store.store import StoreError
 
 VARIED: dict[str, tuple[Any, ...]] = {
     "zero": (0, 1, 2, 3),
@@ -104,7 +104,7 @@ def _page() -> None:
             name = st.text_input("Name", key="launch name", max_chars=LONGEST_NAME - 20, placeholder="optional")
             parity = st.toggle("Prove it against one process", True, key="launch parity")
         for one in jobs:
-            refuse(one, parity=parity, store=data.store())
+            refuse(one, parity=parity, store=cached_runs.store())
     except JobRefused as error:
         st.error(escaped(str(error)), title="This job cannot run")
         return

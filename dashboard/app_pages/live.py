@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import batch
-from dashboard.launching import queue
-from dashboard.live_run import choose_live
-from dashboard.live_view import EVERY, show
+from dashboard.launching import launched_together
+from dashboard.launching.queue_actions import queue
+from dashboard.live.live_run import choose_live
+from dashboard.live.live_view import EVERY, show
 
 st.title("Live")
 wish = choose_live()
-goes_on = wish.active or batch.goes_on()
+goes_on = wish.active or launched_together.goes_on()
 with st.container(horizontal=True, vertical_alignment="center"):
     words = "Off: the page stands still, and every figure can be zoomed."
     live = goes_on and st.toggle("Live", True, key="live on", help=words, persist_state="session")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.one_run import choose_run
-from dashboard.show import figure, theme
-from lab import figures
+from dashboard.page.render import figure, theme
+from dashboard.runs.run_header import choose_run
+from lab.views import figures
 
 st.title("Memory")
 chosen = choose_run()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import data, window
-from dashboard.address import choose
-from dashboard.one_run import choose_run, follow_timeline
-from dashboard.show import escaped, figure, theme
-from lab import analysis, figures
-from lab.timeline.streamlit import timeline
-from lab.waiting import waits_most
+from dashboard.page import timeline_window
+from dashboard.page.query_params import choose
+from dashboard.page.render import escaped, figure, theme
+from dashboard.runs import cached_runs
+from dashboard.runs.run_header import choose_run, follow_timeline
+from lab import analysis
+from lab.analysis.step.longest_idle import waits_most
+from lab.views import figures
+from lab.views.timeline.streamlit import timeline
 
 st.title("Pipeline")
 chosen = choose_run(steps=True)
@@ -22,11 +24,16 @@ if not chosen.cluster and run.status == "finished" and run.job.hardware.cluster:
         "over", "Laid over it", ["", run.job.hardware.cluster], lambda name: f"replay on {name}" if name else "nothing"
     )
 
-drawn = data.timeline_of(chosen.key, chosen.cluster, chosen.step, over)
+drawn = cached_runs.timeline_of(chosen.key, chosen.cluster, chosen.step, over)
 state = timeline(
-    drawn, key="timeline", selected_rank=chosen.rank, window=window.from_address(), theme=theme(), label="Timeline"
+    drawn,
+    key="timeline",
+    selected_rank=chosen.rank,
+    window=timeline_window.from_address(),
+    theme=theme(),
+    label="Timeline",
 )
-window.to_address(state.window)
+timeline_window.to_address(state.window)
 follow_timeline(state, chosen)
 
 figure(

@@ -7,17 +7,17 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import data
-from dashboard.address import choose
-from dashboard.launching import start, watch
-from dashboard.meaning import pictures, simulated
-from dashboard.show import escaped
-from engine.job import Job, JobRefused
-from engine.planner import Candidate, Search
-from engine.presets import PRESETS, preset
-from lab.clusters import cluster_names
-from lab.planning import plan
-from lab.scaled_down import scaled_down, what_changed
+from dashboard.launching.plan_preview import pictures, simulated
+from dashboard.launching.queue_actions import start, watch
+from dashboard.page.query_params import choose
+from dashboard.page.render import escaped
+from dashboard.runs import cached_runs
+from engine.job.job import Job, JobRefused
+from engine.planner.search import Candidate, Search
+from engine.prediction.published_models import PRESETS, preset
+from lab.running.downscale import scaled_down, what_changed
+from lab.running.planning import plan
+from lab.store.clusters import cluster_names
 from lab.wording import parameter_count, percent
 
 OWN = "my own"
@@ -42,7 +42,7 @@ def _searched(model: str | Job, cluster: str, gpus: int, fixed: tuple[tuple[str,
 def _wish() -> tuple[str | Job, str, int]:
     with st.grid(min_column_width=220):
         name = choose("model", "Model", [*PRESETS, OWN], default="gpt3-175b")
-        cluster = choose("on", "Cluster", cluster_names(data.store()), default="a100-dgx")
+        cluster = choose("on", "Cluster", cluster_names(cached_runs.store()), default="a100-dgx")
         gpus = st.select_slider("GPUs", GPUS, 1024, key="gpus", bind="query-params")
     if name != OWN:
         st.caption(f"{parameter_count(preset(name).params)}. {preset(name).source}")
@@ -132,14 +132,14 @@ def _closer(one: Candidate, cluster: str) -> None:
         st.caption(escaped(what_changed(one.job, small)))
     with st.expander("Its timeline, grid and memory, simulated", on_change="rerun") as detail:
         if detail.open:
-            run = simulated(Job.from_options(one.job, steps=1, cluster=cluster), data.clusters_key())
+            run = simulated(Job.from_options(one.job, steps=1, cluster=cluster), cached_runs.clusters_key())
             pictures(run, "node")
 
 
 st.title("Planner")
 try:
     model, cluster, gpus = _wish()
-    found = _searched(model, cluster, gpus, _fixed(), data.clusters_key())
+    found = _searched(model, cluster, gpus, _fixed(), cached_runs.clusters_key())
     closer = _results(found)
     _why(found)
     _closer(closer, cluster)

@@ -7,13 +7,13 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import data
-from dashboard.empty import no_runs
-from dashboard.launching import queue, watch
-from dashboard.run_actions import actions, deleted_runs, undo_bar
-from dashboard.show import escaped, told
-from dashboard.table import STATUSES, Listed, Wanted, frame, wanted
-from dashboard.trouble import in_words
+from dashboard.launching.queue_actions import queue, watch
+from dashboard.page.error_box import in_words
+from dashboard.page.no_runs import no_runs
+from dashboard.page.render import escaped, told
+from dashboard.runs import cached_runs
+from dashboard.runs.run_actions import actions, deleted_runs, undo_bar
+from dashboard.runs.runs_table import STATUSES, Listed, Wanted, frame, wanted
 
 COLUMNS = {
     "★": st.column_config.TextColumn(width=30),
@@ -49,7 +49,7 @@ def _waiting() -> None:
     """What is under way or waits for its turn. Where nobody may write, the queue cannot be read, but runs can."""
     for launch in queue().active():
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.write(f"**{launch.state}** · {data.plan_words(launch.job.options())}")
+            st.write(f"**{launch.state}** · {cached_runs.plan_words(launch.job.options())}")
             if st.button("Watch", key=f"watch {launch.id}", icon=":material/sensors:"):
                 watch(launch)
             if st.button("Cancel", key=f"cancel {launch.id}", icon=":material/stop_circle:"):
@@ -62,7 +62,7 @@ def _waiting() -> None:
 def _table() -> None:
     """Anew every three seconds: runs come from notebooks and terminals too."""
     _waiting()
-    runs = [Listed(entry, data.notes(entry.info.id)) for entry in data.entries()]
+    runs = [Listed(entry, cached_runs.notes(entry.info.id)) for entry in cached_runs.entries()]
     undo_bar()
     if not runs:
         deleted_runs()
@@ -77,7 +77,7 @@ def _table() -> None:
     ended = [run for run in picked if run.entry.info.message]
     for run in ended:
         info = run.entry.info
-        st.error(told(info.message), title=escaped(f"{info.status}: {data.called(info)}"))
+        st.error(told(info.message), title=escaped(f"{info.status}: {cached_runs.called(info)}"))
     deleted_runs()
 
 

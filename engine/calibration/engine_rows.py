@@ -15,17 +15,17 @@ from typing import Any
 import torch
 
 from engine.calibration.fitting import Event
-from engine.collectives import full_bytes
-from engine.comm import Comm, Group
-from engine.compile import compile_job
-from engine.initial import seeded
-from engine.job import Job
-from engine.memory import Ledger
-from engine.program import COMPUTE, Action
-from engine.recorder import Recorder
-from engine.recording import Op
-from engine.replaying.durations import COSTS
-from engine.runtime import Runtime
+from engine.cluster.collectives import full_bytes
+from engine.communication.comm import Comm, Group
+from engine.execution.runtime import Runtime
+from engine.job.job import Job
+from engine.model.initialization import seeded
+from engine.prediction.replay.op_seconds import COSTS
+from engine.program.compile import compile_job
+from engine.program.program import COMPUTE, Action
+from engine.recording.ledger import Ledger
+from engine.recording.recorder import Recorder
+from engine.recording.tables import Op
 
 SHAPES = ((16, 8, 1), (32, 32, 2), (64, 64, 2), (64, 64, 4), (128, 128, 2), (256, 128, 2), (512, 64, 2))
 SEVERAL: dict[str, Any] = {"microbatches": 2, "layers": 2}  # rows of one kind follow each other, as they do in a run
@@ -38,8 +38,8 @@ Cost = tuple[int, ...]
 class Timed:
     """A job that this process takes part in, step by step, and the seconds of its core that each step took.
 
-    groups: what `engine.comm.Comm` needs of axes with several ranks; the other axes have one. entering: what the
-    worker does before each action, since that too is time of the host.
+    groups: what `engine.communication.comm.Comm` needs of axes with several ranks; the other axes have one. entering:
+    what the worker does before each action, since that too is time of the host.
     """
 
     def __init__(self, job: Job, rank: int, groups: Sequence[Group], entering: Callable[[Action], None]) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from engine.cluster import Device, Link, Precision
-from engine.compute_cost import achievable_fraction, compute_seconds
-from engine.traffic import logical_bytes
+from engine.cluster.cluster import Device, Link, Precision
+from engine.cluster.roofline import achievable_fraction, compute_seconds
+from engine.communication.collective_bytes import logical_bytes
 
 Event = dict[str, Any]
 NOTHING = 8  # width of a linear layer so small that its time is dispatch alone

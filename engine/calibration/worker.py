@@ -1,6 +1,6 @@
 """What the processes of a calibration do: time the engine's own rows, and gloo, on the machine they run on.
 
-Every finding is handed to `engine.calibrate` as one event; see there for what is made of it.
+Every finding is handed to `engine.calibration.calibrate` as one event; see there for what is made of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch._C._distributed_c10d import FileStore
 
-from engine.allocator import keep_freed_memory
 from engine.calibration.engine_rows import (
     HEADS,
     SHAPES,
@@ -26,9 +25,10 @@ from engine.calibration.engine_rows import (
     shaped,
 )
 from engine.calibration.fitting import NOTHING, Event
-from engine.comm import Group
-from engine.processes.member import MemberContext
-from engine.program import Action
+from engine.communication.comm import Group
+from engine.execution.malloc_tuning import keep_freed_memory
+from engine.processes.worker_process import MemberContext
+from engine.program.program import Action
 
 PASSES = 3
 PATIENCE = 0.1  # seconds spent on each thing that is timed, in each pass
@@ -92,7 +92,7 @@ def _device(ctx: MemberContext) -> None:
 
 
 def _entering(ctx: MemberContext) -> Callable[[Action], None]:
-    """What a rank does before each action, see `engine.worker`."""
+    """What a rank does before each action, see `engine.execution.worker`."""
     return lambda action: ctx.status.action(b"calibrating")
 
 

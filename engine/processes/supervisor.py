@@ -23,13 +23,13 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from engine.processes import verdict
+from engine.processes import root_cause
 from engine.processes.channel import CANCEL, DONE, EVENT, FAILED, RAISED, STARTED, Channel, Request
-from engine.processes.children import Child, adopt_orphans, kill_adopted, kill_all
-from engine.processes.hang import HangWatch
-from engine.processes.member import DUMP_SIGNAL, Task
-from engine.processes.status import Phase, StatusBoard
-from engine.processes.verdict import SERVER, Failure, Grade, Trouble
+from engine.processes.child_process import Child, adopt_orphans, kill_adopted, kill_all
+from engine.processes.root_cause import SERVER, Failure, Grade, Trouble
+from engine.processes.status.board import Phase, StatusBoard
+from engine.processes.status.hang import HangWatch
+from engine.processes.worker_process import DUMP_SIGNAL, Task
 
 COLLECT = 0.3  # seconds from the first sign of trouble to the verdict: the others' reports come in
 DUMP_WAIT = 0.15  # seconds for a stuck member to print its stack
@@ -229,7 +229,7 @@ class Supervisor:
                 continue
             child.settled = True
             if frame.kind == RAISED:
-                self._troubles.append(verdict.raised(child.index, *pickle.loads(frame.body)))
+                self._troubles.append(root_cause.raised(child.index, *pickle.loads(frame.body)))
 
     def _reap(self, child: Child) -> None:
         """See whether it has ended, and why. What it still said comes first: it may have said that it was done."""
@@ -239,26 +239,26 @@ class Supervisor:
         self._take(child, all_of_it=True)
         child.output.read_all()
         if not child.settled:
-            self._troubles.append(verdict.died(child.index, code, child.output.tail()))
+            self._troubles.append(root_cause.died(child.index, code, child.output.tail()))
 
     # -- judging -------------------------------------------------------------------------------------------------
 
     def _failure(self) -> Failure:
-        return verdict.failure(self._troubles, self._request.names, self._board)
+        return root_cause.failure(self._troubles, self._request.names, self._board)
 
     def _stuck(self, group: str, suspects: list[Child], seconds: float) -> Failure:
         """Name who keeps the group from going on, with its Python stack if it can still print one."""
         living = [child for child in self._living() if self._request.groups[child.index] == group]
         notes = {child.index: self._board.read(child.index) for child in living}
         stopped = {child.index: child.stopped for child in suspects if child.stopped}
-        child = self._children[verdict.culprit({one.index: notes[one.index] for one in suspects}, stopped)]
+        child = self._children[root_cause.culprit({one.index: notes[one.index] for one in suspects}, stopped)]
         if not child.stopped:
             os.kill(child.pid, DUMP_SIGNAL)
             deadline = time.monotonic() + DUMP_WAIT
             while (left := deadline - time.monotonic()) > 0:
                 self._pump(left)
         words = child.output.tail()
-        return verdict.stuck(child.index, seconds, self._request.names, notes, stopped, words)
+        return root_cause.stuck(child.index, seconds, self._request.names, notes, stopped, words)
 
     # -- ending --------------------------------------------------------------------------------------------------
 

@@ -1,15 +1,15 @@
 """What a recording says: bubble, idle time and its causes, overlap, memory, communication. Pure functions."""
 
-from engine.replaying.rows import recorded_steps
-from lab.analysis.activity import Activity, activities
+from engine.prediction.replay.rows import recorded_steps
 from lab.analysis.communication import bytes_between, communication, communication_matrix
-from lab.analysis.gap import Gap, Part, gap
-from lab.analysis.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_awaited, idle_by_cause, idle_spans
 from lab.analysis.ledger import LedgerRow, ledger
 from lab.analysis.memory import memory_over_time, memory_peaks
-from lab.analysis.overlap import core_wait, overlap
-from lab.analysis.parts import PART_NAMES, PARTS, step_shares
-from lab.analysis.table import NoStep, StepOps, rank_name, step_ops, step_window, typical_step
+from lab.analysis.step.activity import Activity, activities
+from lab.analysis.step.idle import CAUSES, Idle, bubble, bubble_formula, idle_by_awaited, idle_by_cause, idle_spans
+from lab.analysis.step.overlap import core_wait, overlap
+from lab.analysis.step.prediction_error import Gap, Part, gap
+from lab.analysis.step.step_ops import NoStep, StepOps, rank_name, step_ops, step_window, typical_step
+from lab.analysis.step.time_breakdown import PART_NAMES, PARTS, step_shares
 
 __all__ = [
     "CAUSES",

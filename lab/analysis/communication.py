@@ -8,10 +8,10 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.mesh import Mesh
-from engine.program import RECEIVES, SENDS
-from engine.recording import Recording
-from lab.analysis.table import AXIS_ORDER, StepOps, step_ops
+from engine.job.mesh import Mesh
+from engine.program.program import RECEIVES, SENDS
+from engine.recording.tables import Recording
+from lab.analysis.step.step_ops import AXIS_ORDER, StepOps, step_ops
 
 
 class Communication(TypedDict):

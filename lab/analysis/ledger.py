@@ -6,12 +6,12 @@ from typing import TypedDict
 
 import numpy as np
 
-from engine.formulas import predicted_communication
-from engine.job import Job
-from engine.mesh import mesh_of
-from engine.program import RECEIVES, SENDS
-from engine.recording import Recording
-from lab.analysis.table import AXIS_ORDER, step_ops
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
+from engine.prediction.formulas import predicted_communication
+from engine.program.program import RECEIVES, SENDS
+from engine.recording.tables import Recording
+from lab.analysis.step.step_ops import AXIS_ORDER, step_ops
 
 _MESSAGES = tuple(kind.value for kind in (*SENDS, *RECEIVES))
 

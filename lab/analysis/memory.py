@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from engine.recording import CATEGORIES, Recording
+from engine.recording.tables import CATEGORIES, Recording
 
 Column = NDArray[np.int64]
 

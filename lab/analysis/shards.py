@@ -1,7 +1,8 @@
 """Which part of each matrix every rank keeps, asked of the code that cuts them up when a run starts.
 
-Tensor parallelism: `engine.initial.local_slice` cuts a tensor that holds its own positions. ZeRO: the buckets of
-`engine.flat` are built without memory, on the meta device, and say where each parameter lies and which slice is kept.
+Tensor parallelism: `engine.model.initialization.local_slice` cuts a tensor that holds its own positions. ZeRO: the
+buckets of `engine.execution.flat_bucket` are built without memory, on the meta device, and say where each parameter
+lies and which slice is kept.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from functools import lru_cache
 from math import prod
 from typing import Literal
 
-from engine.buckets import Bucket, lane_buckets
-from engine.job import Job, JobRefused
-from engine.mesh import Coordinate
-from engine.models.params import Param, unit_params
-from engine.units import lane_units
+from engine.job.job import Job, JobRefused
+from engine.job.mesh import Coordinate
+from engine.model.buckets import Bucket, lane_buckets
+from engine.model.params import Param, unit_params
+from engine.model.units import lane_units
 
 State = Literal["params", "grads", "optimizer"]
 SHARDED_FROM: dict[State, int] = {"optimizer": 1, "grads": 2, "params": 3}
@@ -97,8 +98,8 @@ def _flat(job: Job, bucket: Bucket, lane: int) -> tuple[tuple[tuple[str, int, in
     """Where each parameter lies in the buffer, and each data rank's own slice of it."""
     import torch
 
-    from engine.flat import FlatBucket
-    from engine.memory import Ledger
+    from engine.execution.flat_bucket import FlatBucket
+    from engine.recording.ledger import Ledger
 
     def nothing(param: Param) -> torch.Tensor:
         return torch.empty(param.shape, device="meta")
@@ -120,7 +121,7 @@ def _tensor_areas(param: Param, tp: int, index: int) -> tuple[Area, ...]:
     """What tensor rank `index` holds of the matrix, found by slicing a tensor of positions along the split dim."""
     import torch
 
-    from engine.initial import local_slice
+    from engine.model.initialization import local_slice
 
     rows, columns = prod(param.shape[:-1]), param.shape[-1]
     if param.split is None:

@@ -17,8 +17,9 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from engine.live_files import live_path  # fmt: skip
-from engine.recording import (  # fmt: skip
+from engine.recording.live_files import live_path  # fmt: skip
+from engine.recording.running_totals import SoFar, read_so_far
+from engine.recording.tables import (
     MEMORY_SCHEMA,
     METRICS_SCHEMA,
     OPS_SCHEMA,
@@ -28,7 +29,6 @@ from engine.recording import (  # fmt: skip
     Recording,
     table,
 )
-from engine.so_far import SoFar, read_so_far
 
 MOST_AT_ONCE = 2**20  # bytes of metrics taken in by one look: some 10,000 steps
 _BLOCK = 2**16

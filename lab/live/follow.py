@@ -13,16 +13,16 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from engine.job import Job, JobRefused
-from engine.live_files import live_reference_path, status_path
-from engine.processes.status import Note, read_board
-from engine.recording import MetricRow
-from lab.folder import WHOLE, Entry, RunInfo, read_entry
+from engine.job.job import Job, JobRefused
+from engine.processes.status.board import Note, read_board
+from engine.recording.live_files import live_reference_path, status_path
+from engine.recording.tables import MetricRow
 from lab.live.files import MetricsFile, newest_lines
 from lab.live.newest import Newest, from_lines, from_tables
 from lab.live.snapshot import RankNow, Snapshot, eta_seconds, rank_now, seconds_so_far
-from lab.runs import Run, RunCorrupt
-from lab.store import Store, settle
+from lab.store.folder import WHOLE, Entry, RunInfo, read_entry
+from lab.store.store import Store, settle
+from lab.store.stored_run import Run, RunCorrupt
 
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, pa.ArrowException, RunCorrupt)
 

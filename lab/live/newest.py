@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.recording import CATEGORIES, MEMORY_SCHEMA, MemoryRow, MetricRow, Recording, table
+from engine.recording.tables import CATEGORIES, MEMORY_SCHEMA, MemoryRow, MetricRow, Recording, table
 from lab.live.files import Line, StepRecording
 
 TOTAL = "total"

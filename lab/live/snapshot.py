@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from engine.processes.status import Note, Phase
-from engine.recording import MetricRow, Recording
-from lab.folder import RunInfo
+from engine.processes.status.board import Note, Phase
+from engine.recording.tables import MetricRow, Recording
 from lab.live.newest import ByRank, Newest
+from lab.store.folder import RunInfo
 
 Doing = Literal["starting", "computing", "waiting", "writing", "done", "unknown"]
 _WORDS: dict[Phase, Doing] = {
@@ -52,14 +52,12 @@ class Snapshot:
     steps_wanted: 0 where even that cannot be read.
     reference_losses: of one process, by step; () while not known.
     latest_step: the newest one whose rows all ranks have written, which may be a step ahead of `steps`.
-    recording: that step alone, for `lab.timeline.timeline_data` and `lab.analysis`. Its rows are made when they are
-    asked for; `ValueError` if the files hold something else.
-    memory_now, memory_peak: rank → category → bytes, at the end of that step and the most until then; of the peaks
-    `TOTAL` is that of all categories together at any one time.
-    bytes_so_far: axis → logical bytes of each rank, in their order, all steps together, counted as in a ledger.
-    tokens_per_second: of the last of `steps`.
-    seconds: since the run was asked for, or what it took; of a killed run those of its steps.
-    problem: in words, what keeps us from knowing more; "" if nothing does.
+    recording: that step alone, for `lab.views.timeline.timeline_data` and `lab.analysis`. Its rows are made when they
+    are asked for; `ValueError` if the files hold something else. memory_now, memory_peak: rank → category → bytes, at
+    the end of that step and the most until then; of the peaks `TOTAL` is that of all categories together at any one
+    time. bytes_so_far: axis → logical bytes of each rank, in their order, all steps together, counted as in a ledger.
+    tokens_per_second: of the last of `steps`. seconds: since the run was asked for, or what it took; of a killed run
+    those of its steps. problem: in words, what keeps us from knowing more; "" if nothing does.
     """
 
     info: RunInfo

@@ -8,17 +8,17 @@ from typing import Any
 
 import ipywidgets
 
-from engine.job import Job
-from lab.comparing import refuse_other_than_runs
-from lab.exercises.exercise import a
-from lab.runs import Run
-from lab.simulation import default_name
-from lab.widgets.answer import answers
-from lab.widgets.compared import Compared
-from lab.widgets.explorer import Explorer
-from lab.widgets.linked import DEFAULT, Views
-from lab.widgets.plot import Plot
-from lab.widgets.question import Question
+from engine.job.job import Job
+from lab.analysis.comparison.lines import refuse_other_than_runs
+from lab.learning.exercises.exercise import a
+from lab.running.simulation import default_name
+from lab.store.stored_run import Run
+from lab.widgets.explorer.explorer import Explorer
+from lab.widgets.question.answer import answers
+from lab.widgets.question.question import Question
+from lab.widgets.views.compared import Compared
+from lab.widgets.views.linked import DEFAULT, Views
+from lab.widgets.views.plot import Plot
 
 __all__ = ["Compared", "Explorer", "Question", "Views", "ask", "explore", "picture", "view"]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from lab.timeline import joiner
+from lab.views.timeline import joiner
 
 _HERE = Path(__file__).parent
+_FOLDERS = (_HERE, *(_HERE / room for room in ("explorer", "question", "views")))
 
 
 def module(name: str) -> str:
     """A widget's script with what it imports in front: it reaches the browser alone, so it can fetch nothing."""
-    return joiner.module(name, _HERE)
+    return joiner.module(name, *_FOLDERS)
 
 
 @cache

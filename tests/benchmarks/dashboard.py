@@ -22,13 +22,13 @@ from statistics import median
 from playwright.sync_api import Page, sync_playwright
 
 import lab
-from engine.compile import compile_job
-from engine.job import Job
-from engine.stored_recording import write_recording
-from lab.folder import RunInfo
-from lab.launch_queue import LaunchQueue
-from lab.store import Store
-from lab.summary import Outcome, summarise
+from engine.job.job import Job
+from engine.program.compile import compile_job
+from engine.recording.parquet import write_recording
+from lab.launcher.queue import LaunchQueue
+from lab.store.folder import RunInfo
+from lab.store.store import Store
+from lab.store.summary import Outcome, summarise
 from tests.browser.chromium import PATH, QUIET
 from tests.lab.synthetic import LIFELIKE, synthetic
 

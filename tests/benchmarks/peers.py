@@ -14,8 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from engine.job import Job
-from engine.launch import Member, launch
+from engine.job.job import Job
+from engine.processes.launch import Member, launch
 from tests.engine.running import train
 
 PEERS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from engine.cluster import load_cluster
-from engine.job import Job
-from engine.recording import Recording
-from engine.replay import replay
-from engine.what_if import scaled
+from engine.cluster.cluster import load_cluster
+from engine.cluster.scaled_links import scaled
+from engine.job.job import Job
+from engine.prediction.replay.replay import replay
+from engine.recording.tables import Recording
 from tests.engine.written import written
 
 JOB = Job.from_options(dp=2, tp=2, pp=4, zero=1, layers=16, microbatches=213, batch=426)

@@ -17,7 +17,7 @@ import tempfile
 import time
 
 import lab
-from engine.launch import shutdown
+from engine.processes.launch import shutdown
 
 JOB = {"dp": 2, "tp": 2, "pp": 2, "zero": 1}
 

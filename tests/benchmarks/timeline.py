@@ -15,13 +15,13 @@ import plotly.io
 from playwright.sync_api import Page, sync_playwright
 from plotly.offline import get_plotlyjs
 
-from engine.job import Job
-from engine.mesh import mesh_of
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
 from lab.analysis import step_ops
-from lab.figures.lanes import boxes, lay_out
-from lab.figures.palette import palette
-from lab.figures.timeline import bars
-from lab.timeline import module, portable, timeline_data
+from lab.views.figures.style.palette import palette
+from lab.views.figures.timeline.lanes import boxes, lay_out
+from lab.views.figures.timeline.timeline import bars
+from lab.views.timeline import module, portable, timeline_data
 from tests.browser.chromium import PATH, QUIET
 from tests.lab.synthetic import LIFELIKE, synthetic
 

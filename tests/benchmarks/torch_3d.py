@@ -18,7 +18,7 @@ import torch.distributed as dist  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B  # noqa: E402
 
-from engine.job import Job  # noqa: E402
+from engine.job.job import Job  # noqa: E402
 from tests.engine.oracles import shard_columns_and_rows  # noqa: E402
 from tests.engine.torch_gpt import TorchGPT, adam, batch_of, loss_of  # noqa: E402
 

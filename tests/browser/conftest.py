@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from engine.cluster import load_cluster
-from engine.job import Job
-from engine.replay import replay
-from engine.simulate import simulate
-from lab.execute import run_job
-from lab.store import Store
-from lab.timeline import module, portable, timeline_data
+from engine.cluster.cluster import load_cluster
+from engine.job.job import Job
+from engine.prediction.replay.replay import replay
+from engine.prediction.simulate import simulate
+from lab.running.execute import run_job
+from lab.store.store import Store
+from lab.views.timeline import module, portable, timeline_data
 from tests.browser.chromium import PATH, QUIET
 from tests.browser.dashboard import Server, Window, end
 from tests.browser.timeline_page import CUBE, PAGE, Open

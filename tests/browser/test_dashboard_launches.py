@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import expect
 
-from lab.notes import read_notes
-from lab.runs import Run, Store, runs
+from lab.store.notes import read_notes
+from lab.store.stored_run import Run, Store, runs
 from tests.browser.dashboard import ROOT, SLOW_MS, Server, Window, until
 
 Open = Callable[..., Window]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from lab.exports import export
-from lab.runs import Run
+from lab.store.stored_run import Run
+from lab.views.exports import export
 from tests.browser.perfetto import Perfetto
 
 SLICES = """select pid, thread.name, slice.name, slice.ts, slice.dur from slice

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page
 
-from engine.job import Job
-from engine.replay import replay
-from lab.figures.palette import PALETTES
-from lab.report import write_report
+from engine.job.job import Job
+from engine.prediction.replay.replay import replay
+from lab.views.figures.style.palette import PALETTES
+from lab.views.report import write_report
 from tests.engine.clusters import cluster
 from tests.lab.fake_run import fake_run, simulated_run
 

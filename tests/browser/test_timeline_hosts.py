@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.timeline import module
+from lab.views.timeline import module
 from tests.browser.timeline_page import Open, heard, picture, press, said
 
 

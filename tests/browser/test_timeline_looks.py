@@ -9,9 +9,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 
-from engine.job import Job
-from lab.figures.palette import PALETTES, Theme
-from lab.timeline import timeline_data
+from engine.job.job import Job
+from lab.views.figures.style.palette import PALETTES, Theme
+from lab.views.timeline import timeline_data
 from tests.browser.timeline_page import Open, press, said, settled
 from tests.lab.synthetic import op, recording_of
 

@@ -9,8 +9,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from engine.job import Job
-from lab.widgets import knobs
+from engine.job.job import Job
+from lab.widgets.explorer import knobs
 from lab.widgets.modules import module, styles
 
 CUBE = Job.from_options(dp=2, tp=2, pp=2, cluster="toy-2x4")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Page
 
-from engine.job import Job
+from engine.job.job import Job
 
 CUBE = Job.from_options(dp=2, tp=2, pp=2, zero=1)
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Timelines</title></head>

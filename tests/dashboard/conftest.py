@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import dashboard
 import lab
-from dashboard import data
-from engine.job import Job
-from lab.store import Store
+from engine.job.job import Job
+from lab.store.store import Store
 
-APP = str(Path(data.__file__).parent / "app.py")
+APP = str(Path(dashboard.__file__).parent / "app.py")
 Visit = Callable[..., AppTest]
 
 

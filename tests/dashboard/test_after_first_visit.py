@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
-from dashboard.after_first_visit import AfterFirstVisit
+from dashboard.server.deferred_warmup import AfterFirstVisit
 
 
 async def _page(scope: Any, receive: Any, send: Any) -> None:

@@ -6,8 +6,8 @@ import shutil
 
 from streamlit.testing.v1 import AppTest
 
-from lab.store import Store
-from lab.trash import delete, deleted
+from lab.store.store import Store
+from lab.store.trash import delete, deleted
 from tests.dashboard.conftest import Visit
 from tests.dashboard.test_pages import ids
 

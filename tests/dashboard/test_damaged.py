@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from lab.store import Store
+from lab.store.store import Store
 from tests.dashboard.conftest import Visit
 from tests.dashboard.test_pages import charts, ids, words
 from tests.lab.damages import DAMAGES, edited

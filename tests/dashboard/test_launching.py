@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from dashboard import launching
-from dashboard.launching import watch_run
-from engine.job import Job
-from lab.folder import Owner
-from lab.launch_seat import Seat
-from lab.launch_table import LaunchTable
-from lab.store import Store
+from dashboard.launching import queue_actions
+from dashboard.launching.queue_actions import watch_run
+from engine.job.job import Job
+from lab.launcher.table import LaunchTable
+from lab.launcher.worker_lock import Seat
+from lab.store.folder import Owner
+from lab.store.store import Store
 
 
 def test_a_run_is_watched_as_the_launch_it_is_of_or_else_as_itself(
     empty: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visited: list[tuple[str, Any]] = []
-    monkeypatch.setattr(launching, "go", lambda page, **said: visited.append((page, said)))
+    monkeypatch.setattr(queue_actions, "go", lambda page, **said: visited.append((page, said)))
     info = empty.create(Job(), ())
     watch_run(info.id)
     with Seat.take(empty.root) or pytest.fail("somebody has the seat"):

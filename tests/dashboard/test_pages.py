@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from lab.notes import write_notes
-from lab.store import Store
+from lab.store.notes import write_notes
+from lab.store.store import Store
 from tests.dashboard.conftest import Visit
 
 PAGES = ("runs", "launch", "live", "compare", "pipeline", "grid", "memory", "communication")

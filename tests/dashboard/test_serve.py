@@ -6,7 +6,7 @@ import pytest
 from streamlit import net_util
 from streamlit.web.server.server_util import is_url_from_allowed_origins
 
-from dashboard.serve import ask_nobody
+from dashboard.server.serve import ask_nobody
 
 
 def test_a_page_from_elsewhere_is_turned_away_without_asking_a_web_service(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import pytest
 
-from dashboard.table import Listed, Wanted, frame, wanted
-from engine.job import Job
-from lab.folder import Entry, RunInfo
-from lab.notes import Notes
+from dashboard.runs.runs_table import Listed, Wanted, frame, wanted
+from engine.job.job import Job
+from lab.store.folder import Entry, RunInfo
+from lab.store.notes import Notes
 
 Known = Literal["finished", "failed", "corrupt"]
 NOTHING = Notes()

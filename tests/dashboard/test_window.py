@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.window import parsed, written
+from dashboard.page.timeline_window import parsed, written
 
 
 @pytest.mark.parametrize("window", [(0.0, 1.0), (2.5, 40.0), (0.0001, 12345.6789), (10.0, 100.0)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.cluster import Cluster, Device, Link, Nodes
+from engine.cluster.cluster import Cluster, Device, Link, Nodes
 
 DEVICE = Device(
     name="d",

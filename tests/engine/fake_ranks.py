@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from engine.processes.member import MemberContext
+from engine.processes.worker_process import MemberContext
 
 
 def join(ctx: MemberContext) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.job import Job
-from engine.recording import Op
-from engine.replaying.rows import StepRows
-from engine.replaying.timing import Seconds
+from engine.job.job import Job
+from engine.prediction.replay.rows import StepRows
+from engine.prediction.replay.timing import Seconds
+from engine.recording.tables import Op
 from tests.engine.written import op
 
 S = 10**9

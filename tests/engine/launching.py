@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.launch import Failure, Member, RunFailed, launch
+from engine.processes.launch import Failure, Member, RunFailed, launch
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 3.0 * 2

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.utils import clip_grad_norm_
 
-from engine.job import Job
-from engine.processes.member import MemberContext
+from engine.job.job import Job
+from engine.processes.worker_process import MemberContext
 from tests.engine.torch_gpt import TorchGPT, adam, batch_of, loss_of
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from engine.compile import compile_job
-from engine.job import Job
-from engine.program import RECEIVES, Action, Kind, Program
+from engine.job.job import Job
+from engine.program.compile import compile_job
+from engine.program.program import RECEIVES, Action, Kind, Program
 
 SMALL: dict[str, Any] = {"layers": 2, "microbatches": 2}
 ONE = Job.from_options(**SMALL)

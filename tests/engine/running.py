@@ -10,16 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.checks import check_program
-from engine.compile import compile_job
-from engine.footprint import predicted_memory
-from engine.job import Job
-from engine.launch import launch
-from engine.live_files import read_live
-from engine.program import Program
-from engine.recording import CATEGORIES
-from engine.rules import check
-from engine.session import choose_backend, members
+from engine.execution.session import choose_backend, members
+from engine.job.job import Job
+from engine.job.rules import check
+from engine.prediction.peak_memory import predicted_memory
+from engine.processes.launch import launch
+from engine.program.checks.check import check_program
+from engine.program.compile import compile_job
+from engine.program.program import Program
+from engine.recording.live_files import read_live
+from engine.recording.tables import CATEGORIES
 
 RELATIVE = 1e-5  # fp32 parity, DESIGN: losses and weights
 

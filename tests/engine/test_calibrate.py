@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.calibrate import NAME, calibrate, cores, save
+from engine.calibration.calibrate import NAME, calibrate, cores, save
 from engine.calibration.fitting import NOTHING, fit_device, fit_link, nonnegative_fit
-from engine.cluster import Cluster, Device, Link, load_cluster
-from engine.collectives import group_cost, message_seconds
-from engine.compute_cost import compute_seconds
+from engine.cluster.cluster import Cluster, Device, Link, load_cluster
+from engine.cluster.collectives import group_cost, message_seconds
+from engine.cluster.roofline import compute_seconds
 from tests.engine.clusters import cluster
 
 Event = dict[str, Any]

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from engine.checks import check_program
-from engine.comm import Comm, Group
-from engine.compile import compile_job
-from engine.initial import seeded
-from engine.job import Job
-from engine.memory import Ledger
-from engine.program import EXECUTABLE, RECEIVES, SENDS, Action, Kind, Program
-from engine.recorder import Recorder
-from engine.runtime import Runtime
+from engine.communication.comm import Comm, Group
+from engine.execution.runtime import Runtime
+from engine.job.job import Job
+from engine.model.initialization import seeded
+from engine.program.checks.check import check_program
+from engine.program.compile import compile_job
+from engine.program.program import EXECUTABLE, RECEIVES, SENDS, Action, Kind, Program
+from engine.recording.ledger import Ledger
+from engine.recording.recorder import Recorder
 from tests.engine.rewriting import (
     DATA,
     ONE,

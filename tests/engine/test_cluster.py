@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cluster import Cluster, Device, Link, Nodes, SlowLink, checked, cluster_files, load_cluster
-from engine.what_if import scaled
+from engine.cluster.cluster import Cluster, Device, Link, Nodes, SlowLink, checked, cluster_files, load_cluster
+from engine.cluster.scaled_links import scaled
 from tests.engine.clusters import DEVICE, INSIDE, cluster
 
 POSITIVE = st.floats(min_value=1e-300, max_value=1e300)

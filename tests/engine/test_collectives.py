@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cluster import Cluster, SlowLink, load_cluster
-from engine.collectives import OPERATIONS, full_bytes, group_cost, message_seconds
-from engine.traffic import logical_bytes
-from engine.what_if import scaled
+from engine.cluster.cluster import Cluster, SlowLink, load_cluster
+from engine.cluster.collectives import OPERATIONS, full_bytes, group_cost, message_seconds
+from engine.cluster.scaled_links import scaled
+from engine.communication.collective_bytes import logical_bytes
 from tests.engine.clusters import INSIDE, cluster
 
 GB = 10**9

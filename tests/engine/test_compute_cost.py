@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from engine.compute_cost import achievable_fraction, compute_seconds
+from engine.cluster.roofline import achievable_fraction, compute_seconds
 from tests.engine.clusters import DEVICE
 
 

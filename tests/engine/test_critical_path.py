@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cluster import load_cluster
-from engine.critical_path import PathPiece, critical_path, path_totals
-from engine.job import Job
-from engine.recording import Op
-from engine.replay import replay, replay_at
-from engine.replaying.rows import StepRows
-from engine.replaying.timing import Seconds
-from engine.symmetry import representatives
+from engine.cluster.cluster import load_cluster
+from engine.job.job import Job
+from engine.prediction.critical_path import PathPiece, critical_path, path_totals
+from engine.prediction.equivalent_ranks import representatives
+from engine.prediction.replay.replay import replay, replay_at
+from engine.prediction.replay.rows import StepRows
+from engine.prediction.replay.timing import Seconds
+from engine.recording.tables import Op
 from tests.engine.hand import JOB, S, child, priced, receive, reduction, send, wait, work
 from tests.engine.written import op, recording_of, uniform, written
 

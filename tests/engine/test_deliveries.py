@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.compile import compile_job
-from engine.deliveries import proofs
-from engine.job import Job
-from engine.program import SENDS, Kind
+from engine.job.job import Job
+from engine.program.compile import compile_job
+from engine.program.program import SENDS, Kind
+from engine.program.send_completion import proofs
 
 
 def outstanding(schedule: str, p: int, m: int, lane: int) -> int:

@@ -8,20 +8,20 @@ from functools import cache
 import numpy as np
 import pytest
 
-from engine.buckets import lane_buckets
-from engine.cluster import load_cluster
-from engine.collectives import group_cost
-from engine.footprint import predicted_memory
-from engine.formulas import bubble_formula
-from engine.job import Job
-from engine.planning.estimate import PARTS, Estimator, estimate
-from engine.planning.memory import peaks, sizes
-from engine.planning.plans import Space, job_of, shapes, split, variants
-from engine.planning.unit_costs import UnitCosts, step_costs
-from engine.presets import preset
-from engine.rehearsal.template_cache import step_template, unit_templates
-from engine.replaying.durations import COSTS
-from engine.simulate import simulate
+from engine.cluster.cluster import load_cluster
+from engine.cluster.collectives import group_cost
+from engine.job.job import Job
+from engine.model.buckets import lane_buckets
+from engine.planner.estimate.estimate import PARTS, Estimator, estimate
+from engine.planner.estimate.memory import peaks, sizes
+from engine.planner.estimate.unit_costs import UnitCosts, step_costs
+from engine.planner.plans import Space, job_of, shapes, split, variants
+from engine.prediction.formulas import bubble_formula
+from engine.prediction.peak_memory import predicted_memory
+from engine.prediction.published_models import preset
+from engine.prediction.rehearsal.template_cache import step_template, unit_templates
+from engine.prediction.replay.op_seconds import COSTS
+from engine.prediction.simulate import simulate
 
 A100 = load_cluster("a100-dgx")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.checks import grid
-from engine.compile import compile_job
-from engine.dryrun import dry_run
-from engine.program import COMPUTE, Action, Kind, Program
+from engine.program.checks.check import grid
+from engine.program.compile import compile_job
+from engine.program.dryrun import dry_run
+from engine.program.program import COMPUTE, Action, Kind, Program
 from tests.engine.rewriting import (
     PIPE,
 )

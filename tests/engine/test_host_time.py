@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from engine.critical_path import critical_path, path_totals
-from engine.recording import Op, Recording
-from engine.replay import replay_at
-from engine.replaying.durations import costs_on
-from engine.replaying.rows import StepRows, step_rows
-from engine.replaying.timing import Seconds
+from engine.prediction.critical_path import critical_path, path_totals
+from engine.prediction.replay.op_seconds import costs_on
+from engine.prediction.replay.replay import replay_at
+from engine.prediction.replay.rows import StepRows, step_rows
+from engine.prediction.replay.timing import Seconds
+from engine.recording.tables import Op, Recording
 from lab import analysis
 from tests.engine.clusters import DEVICE, INSIDE, cluster
 from tests.engine.hand import JOB, S, child, priced, receive, reduction, send, wait, work

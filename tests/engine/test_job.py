@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.compile import compile_job
-from engine.job import Job, JobRefused
-from engine.rules import check, notes
+from engine.job.job import Job, JobRefused
+from engine.job.rules import check, notes
+from engine.program.compile import compile_job
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"tp": 3, "heads": 8, "hidden": 64}, "tp=3 does not divide heads=8: use 1, 2, 4 or 8."),
@@ -119,7 +119,7 @@ def test_a_setting_with_an_effect_is_not_noted(options: dict[str, Any]) -> None:
 def test_a_text_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "secret.txt"
     path.write_text("x" * 1000)
-    monkeypatch.setattr("engine.rules.os.access", lambda *_: False)  # root may read everything
+    monkeypatch.setattr("engine.job.rules.os.access", lambda *_: False)  # root may read everything
     with pytest.raises(JobRefused, match="is a file you may not read: name a readable text file"):
         check(Job.from_options(text=str(path)))
 

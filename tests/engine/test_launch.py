@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.launch import RunCancelled, RunFailed, shutdown, warm
-from engine.processes import nursery_client
+from engine.processes.fork_server import client
+from engine.processes.launch import RunCancelled, RunFailed, shutdown, warm
 from tests.engine.launching import Sabotage, failure_of, left, members, run
 
 pytestmark = [pytest.mark.timed, pytest.mark.usefixtures("importable_targets")]
@@ -86,7 +86,7 @@ def test_a_run_leaves_no_process_file_descriptor_or_folder(tmp_path: Path) -> No
     before = this.num_fds()
     events = run(tmp_path, members(4, "talks"))
     assert this.num_fds() == before
-    (nursery,) = (child for child in this.children() if "engine.processes.nursery" in child.cmdline())
+    (nursery,) = (child for child in this.children() if "engine.processes.fork_server.server" in child.cmdline())
     assert nursery.num_threads() == 1  # or it could not be forked safely
     assert not left([child.pid for child in nursery.children(recursive=True)])
     assert not any(Path(event["rendezvous"]).parent.exists() for _, event in events if "rendezvous" in event)
@@ -153,7 +153,7 @@ def test_a_killed_nursery_ends_the_run(tmp_path: Path) -> None:
 def test_a_nursery_killed_between_runs_is_replaced_unnoticed(tmp_path: Path) -> None:
     for _ in range(2):  # one at rest, then one that has only just begun
         warm()
-        nursery = nursery_client._state.nursery
+        nursery = client._state.nursery
         assert nursery is not None
         os.kill(nursery.process.pid, signal.SIGKILL)
     assert len(run(tmp_path, members(2, "sums"))) == 2

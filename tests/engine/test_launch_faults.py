@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.launch import Member, RunFailed
+from engine.processes.launch import Member, RunFailed
 from tests.engine.launching import Sabotage, failure_of, kill, members, run
 
 pytestmark = [pytest.mark.timed, pytest.mark.usefixtures("importable_targets")]

@@ -26,7 +26,7 @@ class Script:
             import json, os, signal, sys, threading, time
             from pathlib import Path
             sys.path.append({str(HERE)!r})
-            from engine.launch import Member, launch
+            from engine.processes.launch import Member, launch
             here = Path({str(tmp_path)!r})
 
             def tell(name, event):

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from engine.mesh import Mesh
+from engine.job.mesh import Mesh
 
 
 def test_default_order_puts_tensor_groups_on_neighbours_then_data_then_pipeline() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from engine.job import Job
-from engine.launch import Member, launch
+from engine.job.job import Job
+from engine.processes.launch import Member, launch
 from tests.engine.running import RELATIVE, train
 from tests.engine.torch_gpt import TorchGPT, adam, batch_of, loss_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.job import SCHEDULES
+from engine.job.job import SCHEDULES
 from tests.engine.running import train
 
 TINY = {"layers": 4, "hidden": 32, "seq": 16, "batch": 16, "steps": 2, "vocab": 257}

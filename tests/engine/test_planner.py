@@ -9,14 +9,14 @@ from functools import cache
 import pytest
 import torch  # noqa: F401  # as the process of a user who has planned before
 
-from engine import rules
-from engine.cluster import load_cluster
-from engine.formulas import model_flops
-from engine.job import Job, JobRefused, Model, Training
-from engine.planner import Search, search
-from engine.planning.words import crosses_nodes, idle_note
-from engine.presets import preset
-from engine.rehearsal import meta_templates, template_cache
+from engine.cluster.cluster import load_cluster
+from engine.job import rules
+from engine.job.job import Job, JobRefused, Model, Training
+from engine.planner.explain import crosses_nodes, idle_note
+from engine.planner.search import Search, search
+from engine.prediction.formulas import model_flops
+from engine.prediction.published_models import preset
+from engine.prediction.rehearsal import meta_templates, template_cache
 
 A100 = load_cluster("a100-dgx")
 SMALL = Job(

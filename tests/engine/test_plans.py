@@ -7,11 +7,11 @@ from itertools import product
 
 import pytest
 
-from engine import rules
-from engine.buckets import lane_buckets
-from engine.job import Job, JobRefused, Model, Plan, Training
-from engine.planning.lane_kinds import held, lane_kinds
-from engine.planning.plans import KNOBS, RECOMPUTES, SEARCHED, Shape, Space, job_of, shapes, variants
+from engine.job import rules
+from engine.job.job import Job, JobRefused, Model, Plan, Training
+from engine.model.buckets import lane_buckets
+from engine.planner.estimate.distinct_stages import held, lane_kinds
+from engine.planner.plans import KNOBS, RECOMPUTES, SEARCHED, Shape, Space, job_of, shapes, variants
 
 JOB = Job(model=Model(layers=4, hidden=24, heads=6, seq=16, vocab=256, tied=True), training=Training(batch=12))
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from engine.cluster import Cluster, cluster_files, load_cluster
-from engine.collectives import group_cost
-from engine.compute_cost import compute_seconds
+from engine.cluster.cluster import Cluster, cluster_files, load_cluster
+from engine.cluster.collectives import group_cost
+from engine.cluster.roofline import compute_seconds
 
 PRESETS = ["a100-dgx", "a100-dgx-800g", "h100-dgx", "mixed", "pcie-box", "toy-2x4", "v100-dgx2"]
 
@@ -76,5 +76,5 @@ def test_between_nodes_the_toy_cluster_is_slower_than_inside_by_as_much_as_the_r
 
 
 def test_hardware_is_described_without_loading_torch() -> None:
-    code = "import sys, engine.calibrate, engine.collectives; sys.exit('torch' in sys.modules)"
+    code = "import sys, engine.calibration.calibrate, engine.cluster.collectives; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.checks import ProgramError, check_program
-from engine.compile import compile_job
-from engine.job import SCHEDULES, Job
-from engine.program import Action, Kind, Program
+from engine.job.job import SCHEDULES, Job
+from engine.program.checks.check import ProgramError, check_program
+from engine.program.compile import compile_job
+from engine.program.program import Action, Kind, Program
 
 PIPELINE = Job.from_options(pp=2, layers=4, microbatches=3, batch=6)
 SHARDED = Job.from_options(dp=2, zero=3, layers=2, microbatches=2)

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from engine.job import SCHEDULES, Job, JobRefused
-from engine.rules import check
+from engine.job.job import SCHEDULES, Job, JobRefused
+from engine.job.rules import check
 from tests.engine.running import train
 
 JOBS = st.fixed_dictionaries(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.buckets import lane_buckets
-from engine.footprint import predicted_memory
+from engine.model.buckets import lane_buckets
+from engine.prediction.peak_memory import predicted_memory
 from tests.engine.running import Trained, train
 
 MODEL = {

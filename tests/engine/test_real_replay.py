@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.cluster import load_cluster
-from engine.critical_path import critical_path
-from engine.job import Job
-from engine.recording import METRICS_SCHEMA, MetricRow, Recording, table
-from engine.replay import replay
-from engine.symmetry import representatives
-from engine.what_if import scaled
+from engine.cluster.cluster import load_cluster
+from engine.cluster.scaled_links import scaled
+from engine.job.job import Job
+from engine.prediction.critical_path import critical_path
+from engine.prediction.equivalent_ranks import representatives
+from engine.prediction.replay.replay import replay
+from engine.recording.tables import METRICS_SCHEMA, MetricRow, Recording, table
 from lab import analysis
 from tests.engine.running import train
 from tests.engine.written import written

@@ -9,22 +9,22 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from engine.comm import Comm, Group
-from engine.costs import counting
-from engine.formulas import (
+from engine.communication.comm import Comm, Group
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
+from engine.layers.gpt import GPT
+from engine.layers.tensor import TensorAxis
+from engine.model.params import unit_params
+from engine.model.units import compute_units, lane_units
+from engine.prediction.formulas import (
     activation_bytes,
     in_flight_formula,
     parameters,
     predicted_communication,
     state_bytes,
 )
-from engine.job import Job
-from engine.mesh import mesh_of
-from engine.models.gpt import GPT
-from engine.models.params import unit_params
-from engine.parallel.tensor import TensorAxis
-from engine.recorder import Recorder
-from engine.units import compute_units, lane_units
+from engine.recording.flop_counter import counting
+from engine.recording.recorder import Recorder
 from tests.engine.running import Trained, assert_ledger_as_predicted, train
 from tests.engine.torch_gpt import TorchGPT, batch_of, loss_of
 

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from engine.by_hand import schedule_program
-from engine.cluster import load_cluster
-from engine.job import Job
-from engine.recording import Recording
-from engine.rehearse import rehearse
-from engine.replay import replay
-from engine.rules import check
-from engine.simulate import simulate
+from engine.cluster.cluster import load_cluster
+from engine.job.job import Job
+from engine.job.rules import check
+from engine.prediction.rehearsal.rehearse import rehearse
+from engine.prediction.replay.replay import replay
+from engine.prediction.simulate import simulate
+from engine.program.handwritten import schedule_program
+from engine.recording.tables import Recording
 from lab.analysis import memory_peaks
 from tests.engine.running import Trained, train
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import formulas
-from engine.job import Job
-from engine.recording import MEMORY_SCHEMA, MemoryRow, Op, Recording, table
-from engine.replay import replay_at
-from engine.replaying.rows import StepRows
-from engine.replaying.timing import Seconds
-from engine.rules import check
+from engine.job.job import Job
+from engine.job.rules import check
+from engine.prediction import formulas
+from engine.prediction.replay.replay import replay_at
+from engine.prediction.replay.rows import StepRows
+from engine.prediction.replay.timing import Seconds
+from engine.recording.tables import MEMORY_SCHEMA, MemoryRow, Op, Recording, table
 from lab import analysis
 from tests.engine.hand import JOB, S, child, priced, receive, reduction, send, wait, work
 from tests.engine.written import op, recording_of, uniform, written

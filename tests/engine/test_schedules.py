@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from engine.checks import check_program
-from engine.compile import compile_job
-from engine.dryrun import dry_run, in_flight
-from engine.formulas import bubble_formula, in_flight_formula
-from engine.job import Job, Schedule
-from engine.passes.zero_bubble import zb_h1, zb_v
-from engine.program import Kind, Lanes
-from engine.rules import check
+from engine.job.job import Job, Schedule
+from engine.job.rules import check
+from engine.prediction.formulas import bubble_formula, in_flight_formula
+from engine.program.checks.check import check_program
+from engine.program.compile import compile_job
+from engine.program.dryrun import dry_run, in_flight
+from engine.program.program import Kind, Lanes
+from engine.program.schedules.zero_bubble import zb_h1, zb_v
 
 GRID = [
     (schedule, p, m, v)

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.comm import Comm, Group
-from engine.job import REFERENCE_TOKENS, Job, JobRefused
-from engine.recorder import Recorder
-from engine.reference import prune, reference_path, usable
-from engine.rules import check_reference
-from engine.session import choose_backend, members
+from engine.communication.comm import Comm, Group
+from engine.execution.reference import prune, reference_path, usable
+from engine.execution.session import choose_backend, members
+from engine.job.job import REFERENCE_TOKENS, Job, JobRefused
+from engine.job.rules import check_reference
+from engine.recording.recorder import Recorder
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from engine.checks import check_program
-from engine.compile import compile_job
-from engine.job import Job, JobRefused
-from engine.program import Action, Kind, Program
-from engine.rules import check
+from engine.job.job import Job, JobRefused
+from engine.job.rules import check
+from engine.program.checks.check import check_program
+from engine.program.compile import compile_job
+from engine.program.program import Action, Kind, Program
 from tests.engine.rewriting import Lane, Rewrite, moved, other_way_round, reads, replaced, rewritten, same
 from tests.engine.test_program import refusal
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.launch import RunCancelled
-from engine.processes.status import Note, Phase, StatusBoard, read_board
+from engine.processes.launch import RunCancelled
+from engine.processes.status.board import Note, Phase, StatusBoard, read_board
 from tests.engine.launching import members, run
 
 pytestmark = [pytest.mark.timed, pytest.mark.usefixtures("importable_targets")]
@@ -75,7 +75,7 @@ def test_without_a_folder_the_notes_are_kept_all_the_same(tmp_path: Path) -> Non
 def test_without_room_on_the_disk_the_notes_are_kept_all_the_same(tmp_path: Path) -> None:
     """The system's limit on the size of a file stands for a full disk: it refuses the room as one does."""
     script = (
-        "import resource, sys; from pathlib import Path; from engine.processes.status import StatusBoard\n"
+        "import resource, sys; from pathlib import Path; from engine.processes.status.board import StatusBoard\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (256, resource.RLIM_INFINITY))\n"
         "board = StatusBoard(['a', 'b', 'c'], Path(sys.argv[1]))\n"
         "board.slot(2).action(b'step'); print(board.read(2).action)"

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.cluster import Cluster, SlowLink, load_cluster
-from engine.job import Job
-from engine.recording import Recording
-from engine.replay import replay
-from engine.rules import check
-from engine.symmetry import representatives
+from engine.cluster.cluster import Cluster, SlowLink, load_cluster
+from engine.job.job import Job
+from engine.job.rules import check
+from engine.prediction.equivalent_ranks import representatives
+from engine.prediction.replay.replay import replay
+from engine.recording.tables import Recording
 from lab import analysis
 from tests.engine.written import written
 

@@ -15,10 +15,10 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from engine.comm import Comm, Group
-from engine.launch import Member, launch
-from engine.processes.member import MemberContext
-from engine.recorder import Recorder
+from engine.communication.comm import Comm, Group
+from engine.processes.launch import Member, launch
+from engine.processes.worker_process import MemberContext
+from engine.recording.recorder import Recorder
 
 RANKS = 4
 ELEMENTS = 1 << 20  # 4 MiB of float32, beside which the headers of messages are small

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from engine.by_hand import schedule_program
-from engine.checks import ProgramError
-from engine.compile import SCHEDULE_FUNCTIONS, compile_job
-from engine.job import SCHEDULES, Job
-from engine.passes.schedules import forward, one_f_one_b
-from engine.passes.written import written_lanes, written_text
-from engine.passes.zero_bubble import zb_v
-from engine.program import Lanes
+from engine.job.job import SCHEDULES, Job
+from engine.program.checks.check import ProgramError
+from engine.program.compile import SCHEDULE_FUNCTIONS, compile_job
+from engine.program.handwritten import schedule_program
+from engine.program.program import Lanes
+from engine.program.schedules.one_f_one_b import forward, one_f_one_b
+from engine.program.schedules.text import written_lanes, written_text
+from engine.program.schedules.zero_bubble import zb_v
 from tests.engine.running import train
 
 PIPE: dict[str, Any] = {"pp": 2, "layers": 4, "microbatches": 3, "batch": 6}

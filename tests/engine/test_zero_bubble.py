@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from engine.compile import compile_job
-from engine.formulas import predicted_communication
-from engine.job import Job
-from engine.mesh import mesh_of
-from engine.program import ADDS_GRADIENT, MAKES_GRADIENT, Action, Kind, Program
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
+from engine.prediction.formulas import predicted_communication
+from engine.program.compile import compile_job
+from engine.program.program import ADDS_GRADIENT, MAKES_GRADIENT, Action, Kind, Program
 from tests.engine.running import Trained, assert_ledger_as_predicted, train
 
 TINY = {"layers": 4, "hidden": 32, "seq": 16, "batch": 16, "steps": 2, "vocab": 257}

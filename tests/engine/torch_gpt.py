@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.data import global_batch
-from engine.initial import seeded
-from engine.job import Job
-from engine.models.params import unit_params
-from engine.units import compute_units
+from engine.job.job import Job
+from engine.model.data import global_batch
+from engine.model.initialization import seeded
+from engine.model.params import unit_params
+from engine.model.units import compute_units
 
 
 class Block(nn.Module):

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from engine.job import Job
-from engine.program import Program
-from engine.recording import MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, Op, Recording, table
-from engine.rehearse import rehearse
-from engine.replaying.rows import StepRows
-from engine.replaying.timing import Seconds
+from engine.job.job import Job
+from engine.prediction.rehearsal.rehearse import rehearse
+from engine.prediction.replay.rows import StepRows
+from engine.prediction.replay.timing import Seconds
+from engine.program.program import Program
+from engine.recording.tables import MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, Op, Recording, table
 
 BLANK = Op(0, 0, 0, -1, "compute", "wait", "", "", -1, -1, "", "", (), 0, 0, 0, 0, 0, 0, 0, 0, -1)
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from engine.job import Job
-from engine.launch import Member
-from engine.live_files import append_live, live_path
-from engine.recording import MemoryRow, Op
-from engine.so_far import NOTHING, SoFar, after
+from engine.job.job import Job
+from engine.processes.launch import Member
+from engine.recording.live_files import append_live, live_path
+from engine.recording.running_totals import NOTHING, SoFar, after
+from engine.recording.tables import MemoryRow, Op
 from tests.lab.synthetic import LIFELIKE, synthetic
 
 OnEvent = Callable[[str, dict[str, Any]], None]
 
 
 class PretendedLaunch:
-    """Stands in for `engine.launch.launch`.
+    """Stands in for `engine.processes.launch.launch`.
 
     ending: raised after `until` steps. reference_off_by: what the one-process losses differ by, relative.
     """
@@ -95,8 +95,8 @@ def _loss(step: int) -> float:
 def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedLaunch:
     """Replaces launching, and puts the store in a fresh folder."""
     made = PretendedLaunch()
-    monkeypatch.setattr("engine.launch.launch", made)
-    monkeypatch.setattr("engine.launch.warm", made.warm)
+    monkeypatch.setattr("engine.processes.launch.launch", made)
+    monkeypatch.setattr("engine.processes.launch.warm", made.warm)
     monkeypatch.setenv("SHARDLAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.chdir(tmp_path)
     return made

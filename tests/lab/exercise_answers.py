@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from lab.exercises import check
+from lab.learning.exercises import check
 
 Answer = Callable[..., Any]
 

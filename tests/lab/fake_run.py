@@ -1,15 +1,15 @@
-"""A run without a store or processes: what `lab.runs.Run` offers to figures and reports."""
+"""A run without a store or processes: what `lab.store.stored_run.Run` offers to figures and reports."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from engine.cluster import load_cluster
-from engine.job import Job
-from engine.mesh import mesh_of
-from engine.recording import Recording
-from engine.simulate import simulate
+from engine.cluster.cluster import load_cluster
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
+from engine.prediction.simulate import simulate
+from engine.recording.tables import Recording
 from lab import analysis
 from tests.lab.synthetic import LIFELIKE, Costs, synthetic
 
@@ -31,7 +31,7 @@ class FakeInfo:
 
 @dataclass(frozen=True)
 class FakeRun:
-    """What `lab.runs.Run` offers to a report and to figures."""
+    """What `lab.store.stored_run.Run` offers to a report and to figures."""
 
     job: Job
     recording: Recording

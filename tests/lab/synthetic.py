@@ -8,12 +8,21 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.compile import compile_job
-from engine.dryrun import dry_run, unit_cost
-from engine.job import Job
-from engine.mesh import mesh_of
-from engine.program import COMPUTE, RECEIVES, SENDS, Action, Kind
-from engine.recording import MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, MemoryRow, MetricRow, Op, Recording, table
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
+from engine.program.compile import compile_job
+from engine.program.dryrun import dry_run, unit_cost
+from engine.program.program import COMPUTE, RECEIVES, SENDS, Action, Kind
+from engine.recording.tables import (
+    MEMORY_SCHEMA,
+    METRICS_SCHEMA,
+    OPS_SCHEMA,
+    MemoryRow,
+    MetricRow,
+    Op,
+    Recording,
+    table,
+)
 
 MESSAGE_BYTES = 1000
 BUCKET_BYTES = 8000

@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from engine.compile import compile_job
-from engine.job import Job
-from engine.recording import METRICS_SCHEMA, MetricRow, Recording, table
-from lab.folder import Entry
-from lab.runs import Run
-from lab.store import Store, new_info
-from lab.summary import Outcome, summarise
+from engine.job.job import Job
+from engine.program.compile import compile_job
+from engine.recording.tables import METRICS_SCHEMA, MetricRow, Recording, table
+from lab.store.folder import Entry
+from lab.store.store import Store, new_info
+from lab.store.stored_run import Run
+from lab.store.summary import Outcome, summarise
 from tests.lab.synthetic import LIFELIKE, Costs, synthetic
 
 NOWHERE = Path("/nonexistent")

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from engine.compile import compile_job
-from engine.dryrun import dry_run
-from engine.job import Job
-from engine.recording import Op, Recording
+from engine.job.job import Job
+from engine.program.compile import compile_job
+from engine.program.dryrun import dry_run
+from engine.recording.tables import Op, Recording
 from lab import analysis
-from lab.figures.bubble import shares_title, time_shares
+from lab.views.figures.pipeline.bubble import shares_title, time_shares
 from tests.lab.synthetic import LIFELIKE, Costs, Synthesis, message, op, recording_of, synthetic
 
 SCHEDULES: list[dict[str, Any]] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.claims import Claims
+from lab.learning.claim_table import Claims
 
 
 def test_a_claim_decided_again_takes_the_place_of_its_first_verdict() -> None:

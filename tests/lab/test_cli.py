@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from engine.compile import compile_job
-from engine.job import Job, Model, Plan, Training
-from engine.launch import Failure, RunFailed
-from engine.program import Program
-from lab.cli import main
-from lab.options import field_docs
+from engine.job.job import Job, Model, Plan, Training
+from engine.processes.launch import Failure, RunFailed
+from engine.program.compile import compile_job
+from engine.program.program import Program
+from lab.cli.options import field_docs
+from lab.cli.parser import main
 from tests.lab.conftest import PretendedLaunch
 
 PLAN = ["--dp", "2", "--tp", "2", "--pp", "2", "--zero", "1"]
@@ -292,13 +292,13 @@ def test_runs_lists_newest_first_with_corrupt_ones_and_their_reason(
 
 
 def test_a_reader_that_has_had_enough_is_no_error() -> None:
-    line = f"{sys.executable} -m lab.cli program --pp 4 --microbatches 64 --batch 64 | head -n 1"
+    line = f"{sys.executable} -m lab.cli.parser program --pp 4 --microbatches 64 --batch 64 | head -n 1"
     done = subprocess.run(line, shell=True, capture_output=True, text=True)
     assert done.stdout == "# each pipeline lane is run by 1 rank\n" and done.stderr == ""
 
 
 def test_neither_the_package_nor_the_command_line_loads_torch_or_plotly() -> None:
-    code = "import sys, lab, lab.cli; lab.cli.main(['program']); print([m for m in HEAVY if m in sys.modules])"
-    code = f"HEAVY = ['torch', 'plotly', 'pandas', 'pyarrow']; {code}"
+    code = "import sys, lab; from lab.cli.parser import main; main(['program'])\n"
+    code += "print([m for m in ('torch', 'plotly', 'pandas', 'pyarrow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

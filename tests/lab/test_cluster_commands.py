@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from engine.cluster import Cluster, load_cluster
-from engine.job import Hardware, Job
-from lab.cli import main
-from lab.options import field_docs
-from lab.runs import load
+from engine.cluster.cluster import Cluster, load_cluster
+from engine.job.job import Hardware, Job
+from lab.cli.options import field_docs
+from lab.cli.parser import main
+from lab.store.stored_run import load
 from tests.lab.conftest import PretendedLaunch
 from tests.lab.test_cli import PLAN, one_object
 
@@ -84,8 +84,8 @@ def test_a_program_file_is_simulated_in_place_of_the_compiled_one(
 def test_a_run_that_names_a_cluster_shows_its_replay_there(
     pretended: PretendedLaunch, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lab import simulation
-    from lab.runs import Run
+    from lab.running import simulation
+    from lab.store.stored_run import Run
 
     twin = simulation.simulate(dp=2, tp=2, pp=2, zero=1)  # the pretended ranks record no costs, so this stands in
     asked: list[Any] = []
@@ -117,7 +117,7 @@ def test_calibrate_keeps_what_it_measured_where_simulate_finds_it(
         (folder / "here.toml").write_text(cluster.to_toml())
         return cluster
 
-    monkeypatch.setattr("engine.calibrate.calibrate", measured)
+    monkeypatch.setattr("engine.calibration.calibrate.calibrate", measured)
     assert main(["calibrate"]) == 0
     out = capsys.readouterr().out
     assert "600 MFLOP/s" in out and "148 MB/s, 39.7 µs to start and 2.67 µs a hop" in out
@@ -133,7 +133,7 @@ def test_a_machine_that_cannot_be_measured_is_told(
     def fails(folder: Path, on_progress: object) -> Cluster:
         raise ValueError("the times make no sense.")
 
-    monkeypatch.setattr("engine.calibrate.calibrate", fails)
+    monkeypatch.setattr("engine.calibration.calibrate.calibrate", fails)
     assert main(["calibrate", "--json"]) == 1
     assert "the times make no sense." in one_object(capsys.readouterr().out)["error"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.job import Job
-from lab.cli import _parser
-from lab.command_line import command_line
-from lab.options import job_of, parse
+from engine.job.job import Job
+from lab.cli.as_command import command_line
+from lab.cli.options import job_of, parse
+from lab.cli.parser import _parser
 
 JOBS: list[dict[str, Any]] = [
     {},

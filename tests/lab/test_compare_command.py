@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import lab
-from lab import comparing
-from lab.cli import main
-from lab.explaining import explain
+from lab.analysis.comparison import lines
+from lab.analysis.comparison.text import explain
+from lab.cli.parser import main
 from tests.lab.conftest import PretendedLaunch
 from tests.lab.test_cli import one_object
 
@@ -39,7 +39,7 @@ def test_json_is_one_object_with_the_same_lines(pair: list[str], capsys: pytest.
     runs = [lab.load(run) for run in pair]
     assert found["runs"] == pair and found["status"] == ["finished"] * 2 and found["cluster"] is None
     assert found["settings"] == {"zero": [0, 1]}
-    assert found["lines"] == comparing.table(runs) and found["sentences"] == explain(runs)
+    assert found["lines"] == lines.table(runs) and found["sentences"] == explain(runs)
 
 
 def test_on_a_cluster_all_runs_are_replayed(pair: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,13 @@ import plotly.graph_objects as go
 import pytest
 
 import lab
-from engine.job import Job
-from lab import comparing, figures
-from lab.figures.memory_compared import memory_compared_figure
-from lab.figures.palette import PALETTES, Theme
-from lab.figures.run_looks import run_colours, run_looks
-from lab.runs import Run
+from engine.job.job import Job
+from lab.analysis.comparison import lines
+from lab.store.stored_run import Run
+from lab.views import figures
+from lab.views.figures.memory_compared import memory_compared_figure
+from lab.views.figures.style.palette import PALETTES, Theme
+from lab.views.figures.style.run_styles import run_colours, run_looks
 from lab.wording import LOSS_LIMIT
 from tests.lab.synthetic import Costs
 from tests.lab.synthetic_runs import made_run
@@ -149,7 +150,7 @@ def test_bytes_are_drawn_by_axis_and_run(runs: list[Run]) -> None:
 
 
 def test_long_names_are_broken_into_lines(runs: list[Run]) -> None:
-    fig = figures.idle_compared(runs, comparing.names(runs))
+    fig = figures.idle_compared(runs, lines.names(runs))
     assert all(
         len(line) < 30 for label in fig.layout.yaxis.ticktext for line in label.split("</span>")[1].split("<br>")
     )

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 import lab
-from engine.job import Job
-from lab import analysis, comparing
-from lab.comparing import Line
-from lab.execute import run_job
-from lab.facts import spread, step_seconds
-from lab.folder import digest
-from lab.runs import Run
+from engine.job.job import Job
+from lab import analysis
+from lab.analysis.comparison import lines
+from lab.analysis.comparison.lines import Line
+from lab.analysis.comparison.run_metrics import spread, step_seconds
+from lab.running.execute import run_job
+from lab.store.folder import digest
+from lab.store.stored_run import Run
 from lab.wording import nbytes, percent, seconds
 from tests.lab.conftest import PretendedLaunch
 from tests.lab.synthetic import LIFELIKE, Costs, op, recording_of
@@ -26,7 +27,7 @@ REPLICAS = Job.from_options(dp=2)
 
 
 def by_key(runs: list[Run]) -> dict[str, Line]:
-    return {line.key: line for line in comparing.lines(runs)}
+    return {line.key: line for line in lines.lines(runs)}
 
 
 # -- one line
@@ -131,7 +132,7 @@ def test_losses_of_different_steps_are_not_judged() -> None:
 
 def test_the_table_is_json_with_differences_as_numbers() -> None:
     runs = [made_run(REPLICAS, seconds=(0.2, 0.1, 0.1)), made_run(REPLICAS, seconds=(0.2, 0.25, 0.25))]
-    rows = json.loads(json.dumps(comparing.table(runs), allow_nan=False))
+    rows = json.loads(json.dumps(lines.table(runs), allow_nan=False))
     (row,) = [row for row in rows if row["key"] == "step_seconds"]
     assert (row["name"], row["unit"], row["better"], row["values"]) == ("step time", "s", "lower", [0.1, 0.25])
     none, delta = row["deltas"]
@@ -164,10 +165,10 @@ def test_what_a_rank_receives_is_not_among_what_it_sends() -> None:
 
 def test_runs_of_other_sizes_and_models_are_compared() -> None:
     runs = [made_run(REPLICAS), made_run(Job.from_options(dp=2, tp=2, pp=2, layers=8))]
-    assert comparing.settings(runs) == {"layers": (4, 8), "tp": (1, 2), "pp": (1, 2)}
+    assert lines.settings(runs) == {"layers": (4, 8), "tp": (1, 2), "pp": (1, 2)}
     found = by_key(runs)
     assert found["bytes_pp"].values[0] == 0 and (found["bytes_pp"].values[1] or 0) > 0
-    assert comparing.names(runs)[1] == "B: 2 data × 2 tensor × 2 pipeline, layers=8"
+    assert lines.names(runs)[1] == "B: 2 data × 2 tensor × 2 pipeline, layers=8"
 
 
 def test_replays_have_no_noise_so_every_difference_counts() -> None:
@@ -195,7 +196,7 @@ def test_a_program_written_by_hand_is_something_set_differently(pretended: Prete
     job = Job.from_options(pp=2, microbatches=2)
     plain = lab.run(job=job)
     mine = lab.run(job=job, schedule="F0 B0 F1 B1\nF0 B0 F1 B1")
-    assert comparing.settings([plain, mine]) == {"program": ("compiled", "by hand")}
+    assert lines.settings([plain, mine]) == {"program": ("compiled", "by hand")}
 
 
 # -- a real pair

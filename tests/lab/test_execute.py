@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 import lab
-from engine.checks import ProgramError
-from engine.compile import compile_job
-from engine.footprint import predicted_memory, total_bytes
-from engine.job import Job, JobRefused
-from engine.launch import Failure, RunCancelled, RunFailed
-from engine.program import Program
-from engine.reference import reference_path
-from lab.execute import PROCESS_BYTES, bytes_needed, run_job
-from lab.execution import Execution, Progress
-from lab.runs import Run, Store, StoreError
+from engine.execution.reference import reference_path
+from engine.job.job import Job, JobRefused
+from engine.prediction.peak_memory import predicted_memory, total_bytes
+from engine.processes.launch import Failure, RunCancelled, RunFailed
+from engine.program.checks.check import ProgramError
+from engine.program.compile import compile_job
+from engine.program.program import Program
+from lab.running.execute import PROCESS_BYTES, bytes_needed, run_job
+from lab.running.execution import Execution, Progress
+from lab.store.stored_run import Run, Store, StoreError
 from tests.lab.conftest import PretendedLaunch
 
 JOB = Job.from_options(dp=2, tp=2, pp=2, zero=1)
@@ -145,7 +145,7 @@ def test_python_options_job_files_and_jobs_give_the_same_job(pretended: Pretende
     ]
     assert {run.job for run in runs} == {JOB}
     assert lab.run(job=JOB, zero=3).job.plan.zero == 3
-    assert [run.id for run in lab.runs()][-1] == runs[0].id and len(lab.runs()) == 5
+    assert [run.id for run in lab.store.stored_run()][-1] == runs[0].id and len(lab.store.stored_run()) == 5
 
 
 def test_runs_from_threads_do_not_mix(pretended: PretendedLaunch) -> None:
@@ -156,7 +156,7 @@ def test_runs_from_threads_do_not_mix(pretended: PretendedLaunch) -> None:
     for thread in threads:
         thread.join()
     assert {zero: run.job.plan.zero for zero, run in made.items()} == {0: 0, 1: 1, 2: 2, 3: 3}
-    assert {run.status for run in lab.runs()} == {"finished"}
+    assert {run.status for run in lab.store.stored_run()} == {"finished"}
 
 
 def test_figures_come_from_the_run(pretended: PretendedLaunch) -> None:
@@ -193,7 +193,7 @@ def test_a_schedule_may_be_text_or_a_function(pretended: PretendedLaunch) -> Non
 def test_a_run_that_ends_early_with_many_rows_leaves_them_and_stays_readable(
     pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.execution.MOST_LIVE_BYTES", 1000)
+    monkeypatch.setattr("lab.running.execution.MOST_LIVE_BYTES", 1000)
     pretended.ending, pretended.until = KeyboardInterrupt(), 2
     with pytest.raises(KeyboardInterrupt):
         run_job(JOB)
@@ -208,7 +208,7 @@ def test_a_summary_is_read_without_the_tables(pretended: PretendedLaunch, monkey
     def refuse(folder: Path) -> None:
         raise AssertionError("the tables are not needed")
 
-    monkeypatch.setattr("engine.stored_recording.read_recording", refuse)
+    monkeypatch.setattr("engine.recording.parquet.read_recording", refuse)
     assert newest().summary == made and len(newest().steps) == 3
 
 
@@ -218,7 +218,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_loss_curve(
     def full(path: Path, text: str) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("lab.execution.write_whole", full)
+    monkeypatch.setattr("lab.running.execution.write_whole", full)
     with pytest.raises(StoreError, match="No space left on device"):
         run_job(JOB)
     assert newest().status == "failed" and [step["loss"] for step in newest().steps] == [5.5, 5.25, 5.0]

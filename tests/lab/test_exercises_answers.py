@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import lab
-from lab.exercises import NAMES, check, find
-from lab.learner import Learner
+from lab.learning.exercises import NAMES, check, find
+from lab.learning.progress import Learner
 from tests.lab.exercise_answers import Answer, says
 
 
@@ -27,7 +27,7 @@ def test_the_source_that_solution_shows_passes_and_the_pass_is_kept(name: str) -
     verdict = lab.check(name, namespace[name])
     assert verdict.passed, verdict
     assert Learner().all("exercise") == {name: {"passed": True}}
-    assert f"✔ done | `{name}`" in lab.exercises().markdown
+    assert f"✔ done | `{name}`" in lab.learning.exercises().markdown
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -36,7 +36,7 @@ def test_the_blank_to_fill_in_is_a_function_that_does_not_pass(name: str) -> Non
     exec(find(name).blank, namespace)
     verdict = lab.check(name, namespace[name])
     assert not verdict.passed
-    assert f"○ open | `{name}`" in lab.exercises().markdown
+    assert f"○ open | `{name}`" in lab.learning.exercises().markdown
 
 
 def partition(kind: str) -> Answer:
@@ -92,7 +92,7 @@ def test_a_wrong_partition_is_told_its_fault(kind: str, words: str) -> None:
 
 
 def test_the_smallest_bottleneck_is_that_of_a_hand_count() -> None:
-    from lab.exercises.partition_layers import smallest_bottleneck
+    from lab.learning.exercises.tasks.partition_layers import smallest_bottleneck
 
     assert smallest_bottleneck((6, 2, 2, 2, 2, 2), 3) == 6  # 6 | 2 2 2 | 2 2
     assert smallest_bottleneck((1, 2, 3, 4, 5, 6, 7, 8, 9), 3) == 17  # 1…5 | 6 7 | 8 9

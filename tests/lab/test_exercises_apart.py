@@ -40,7 +40,7 @@ def _strangers() -> list[str]:
         try:
             line = " ".join(child.cmdline())
             if child.status() != psutil.STATUS_ZOMBIE and not (
-                "engine.processes.nursery" in line and child.ppid() == os.getpid()
+                "engine.processes.fork_server.server" in line and child.ppid() == os.getpid()
             ):
                 found.append(f"{child.pid} {line}")
         except psutil.NoSuchProcess:
@@ -210,7 +210,7 @@ def test_a_function_that_cannot_be_copied_is_told() -> None:
 def test_callable_objects_and_partials_are_answers_too() -> None:
     from functools import partial
 
-    from lab.exercises.partition_layers import solution
+    from lab.learning.exercises.tasks.partition_layers import solution
 
     def answer(extra: int, costs: Any, stages: Any) -> Any:
         return solution(costs, stages)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import lab
-from lab.exercises import check
+from lab.learning.exercises import check
 from tests.lab.exercise_answers import Answer, says
 
 
@@ -104,10 +104,10 @@ def test_an_own_schedule_that_falls_short_is_told_where(kind: str, words: str) -
 
 def test_1f1b_itself_misses_the_time_and_its_card_has_the_known_numbers() -> None:
     """(m + p − 1) · 3 slots, bubble (p−1)/(m+p−1), p − r in flight (Narayanan et al. 2021); naive m · p · 3."""
-    from engine.job import Job
-    from engine.passes.schedules import one_f_one_b as lanes
-    from engine.passes.written import written_text
-    from lab.exercises.own_schedule import OPTIONS
+    from engine.job.job import Job
+    from engine.program.schedules.one_f_one_b import one_f_one_b as lanes
+    from engine.program.schedules.text import written_text
+    from lab.learning.exercises.tasks.own_schedule import OPTIONS
 
     def answer(p: int, m: int, v: int) -> Any:
         return written_text(Job.from_options(**OPTIONS), lanes(p, m, v))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from engine.job import Job
-from engine.program import Kind
-from engine.recording import MEMORY_SCHEMA, MemoryRow, Recording, table
-from lab.explaining import explain
-from lab.runs import Run
+from engine.job.job import Job
+from engine.program.program import Kind
+from engine.recording.tables import MEMORY_SCHEMA, MemoryRow, Recording, table
+from lab.analysis.comparison.text import explain
+from lab.store.stored_run import Run
 from tests.lab.synthetic import Costs, lifelike, synthetic
 from tests.lab.synthetic_runs import made_run
 

@@ -12,12 +12,12 @@ from typing import IO
 
 import pytest
 
-from engine.job import Job, JobRefused
-from engine.launch import Failure, RunFailed
-from lab.cli import main
-from lab.exports import FORMATS, default_name, export, export_bytes
-from lab.exports.parts import write_file
-from lab.runs import RunCorrupt, StoreError, load
+from engine.job.job import Job, JobRefused
+from engine.processes.launch import Failure, RunFailed
+from lab.cli.parser import main
+from lab.store.stored_run import RunCorrupt, StoreError, load
+from lab.views.exports import FORMATS, default_name, export, export_bytes
+from lab.views.exports.parts import write_file
 from tests.lab.conftest import PretendedLaunch
 from tests.lab.fake_run import fake_run
 from tests.lab.test_cli import one_object

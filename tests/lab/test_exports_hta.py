@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.job import Job
-from lab.analysis.intervals import Spans, both, either, length, spans
-from lab.analysis.overlap import communicating, computing_spans
-from lab.analysis.table import step_ops, typical_step
-from lab.exports import export
-from lab.runs import Run
+from engine.job.job import Job
+from lab.analysis.step.intervals import Spans, both, either, length, spans
+from lab.analysis.step.overlap import communicating, computing_spans
+from lab.analysis.step.step_ops import step_ops, typical_step
+from lab.store.stored_run import Run
+from lab.views.exports import export
 from tests.lab.fake_run import FakeRun, fake_run
 from tests.lab.synthetic import message, op, recording_of
 

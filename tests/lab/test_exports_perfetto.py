@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lab
-from engine.job import Job
-from engine.recording import CATEGORIES, MemoryRow
-from lab.exports import export_bytes
-from lab.exports.perfetto import microseconds, trace_events
-from lab.runs import Run
+from engine.job.job import Job
+from engine.recording.tables import CATEGORIES, MemoryRow
+from lab.store.stored_run import Run
+from lab.views.exports import export_bytes
+from lab.views.exports.perfetto import microseconds, trace_events
 from tests.lab.fake_run import FakeRun, fake_run
 from tests.lab.synthetic import message, op, recording_of
 from tests.lab.trace_checker import ns, problems

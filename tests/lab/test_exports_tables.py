@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import lab
-from engine.job import Job
-from engine.recording import MemoryRow, MetricRow, Op
-from engine.stored_recording import read_recording
-from lab.exports import export
-from lab.runs import Run
+from engine.job.job import Job
+from engine.recording.parquet import read_recording
+from engine.recording.tables import MemoryRow, MetricRow, Op
+from lab.store.stored_run import Run
+from lab.views.exports import export
 from tests.lab.fake_run import fake_run
 
 

@@ -10,19 +10,20 @@ import plotly.graph_objects as go
 import plotly.io
 import pytest
 
-from engine.job import Job
-from engine.mesh import mesh_of
-from lab import analysis, figures
-from lab.figures.bubble import bubble_figure, time_shares
-from lab.figures.clock import time_axis
-from lab.figures.communication import communication_figure, matrix_figure
-from lab.figures.grid import grid_figure, holds
-from lab.figures.lanes import lay_out
-from lab.figures.memory import memory_figure
-from lab.figures.memory_time import memory_over_time_figure
-from lab.figures.palette import PALETTES, Theme
-from lab.figures.raster import CELLS, compute_shares
-from lab.figures.timeline import timeline_figure
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
+from lab import analysis
+from lab.views import figures
+from lab.views.figures.communication.communication import communication_figure, matrix_figure
+from lab.views.figures.grid.grid import grid_figure, holds
+from lab.views.figures.memory.memory import memory_figure
+from lab.views.figures.memory.memory_time import memory_over_time_figure
+from lab.views.figures.pipeline.bubble import bubble_figure, time_shares
+from lab.views.figures.style.clock import time_axis
+from lab.views.figures.style.palette import PALETTES, Theme
+from lab.views.figures.timeline.lanes import lay_out
+from lab.views.figures.timeline.raster import CELLS, compute_shares
+from lab.views.figures.timeline.timeline import timeline_figure
 from lab.wording import nbytes, seconds
 from tests.lab.fake_run import fake_run
 from tests.lab.synthetic import LIFELIKE, Costs, op, recording_of, synthetic

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import lab
-from engine.precision import PRECISIONS
-from lab import figures
-from lab.figures.zero import saved_share
+from engine.job.precision import PRECISIONS
+from lab.views import figures
+from lab.views.figures.memory.zero import saved_share
 
 
 def test_the_share_that_zero_saves_is_that_of_the_paper_s_table() -> None:

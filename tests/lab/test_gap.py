@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from engine.critical_path import PathPiece
-from engine.job import Job
-from engine.recording import Op, Recording
-from engine.replay import replay
+from engine.job.job import Job
+from engine.prediction.critical_path import PathPiece
+from engine.prediction.replay.replay import replay
+from engine.recording.tables import Op, Recording
 from lab import analysis
 from lab.analysis import gap
-from lab.analysis.path import legs
+from lab.analysis.step.path import legs
 from tests.engine.clusters import cluster
 from tests.lab.synthetic import LIFELIKE, op, recording_of, synthetic
 
@@ -105,7 +105,7 @@ def test_where_a_replay_records_representatives_they_answer_for_the_others() -> 
 
 
 def test_the_busy_parts_are_those_of_the_other_figures() -> None:
-    from lab.figures.bubble import time_shares
+    from lab.views.figures.pipeline.bubble import time_shares
 
     shares = time_shares(MEASURED, 0)
     for rank, found in gap(MEASURED, PREDICTED, 0).by_rank.items():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from engine.recording import Op, Recording
-from engine.replay import replay_at
-from lab.analysis.idle import Idle, bubble, idle_spans
-from lab.analysis.overlap import overlap
-from lab.analysis.table import step_ops
+from engine.prediction.replay.replay import replay_at
+from engine.recording.tables import Op, Recording
+from lab.analysis.step.idle import Idle, bubble, idle_spans
+from lab.analysis.step.overlap import overlap
+from lab.analysis.step.step_ops import step_ops
 from tests.engine.hand import JOB, S, priced, receive, reduction, send, wait, work
 from tests.engine.written import op, recording_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lab.analysis.intervals import Spans, both, covered, either, length, spans, without
+from lab.analysis.step.intervals import Spans, both, covered, either, length, spans, without
 
 
 def a(*pairs: tuple[int, int]) -> Spans:

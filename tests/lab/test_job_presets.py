@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import rules
-from engine.job import SCHEDULES, Job, JobRefused
-from engine.presets import PRESETS as MODELS
-from lab.job_presets import PRESETS, jobs_of
-from lab.scaled_down import scaled_down, what_changed
+from engine.job import rules
+from engine.job.job import SCHEDULES, Job, JobRefused
+from engine.prediction.published_models import PRESETS as MODELS
+from lab.running.downscale import scaled_down, what_changed
+from lab.running.experiments import PRESETS, jobs_of
 
 
 @pytest.mark.parametrize("name", PRESETS)

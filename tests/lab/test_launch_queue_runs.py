@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 import lab
-from engine.job import Job
-from lab.cli import main
-from lab.launch_queue import Launch, LaunchQueue
-from lab.launch_seat import Seat
-from lab.notes import read_notes
-from lab.runs import Store, load, runs
+from engine.job.job import Job
+from lab.cli.parser import main
+from lab.launcher.queue import Launch, LaunchQueue
+from lab.launcher.worker_lock import Seat
+from lab.store.notes import read_notes
+from lab.store.stored_run import Store, load, runs
 
 SHORT = Job.from_options(dp=2, steps=2)
 LONG = Job.from_options(dp=2, steps=100_000)
@@ -31,8 +31,8 @@ PATIENCE = 120.0  # for what takes as long as it takes, on a machine that others
 
 WISHES = """
 import sys, time
-from engine.job import Job
-from lab.launch_queue import LaunchQueue
+from engine.job.job import Job
+from lab.launcher.queue import LaunchQueue
 queue = LaunchQueue(idle=1.0)
 for number in range(int(sys.argv[2])):
     queue.add(Job.from_options(steps=int(sys.argv[3])), parity=False, name=f"{sys.argv[1]}{number}")
@@ -64,7 +64,7 @@ def workers(root: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"] or []
-        if "lab.launch_worker" in line and str(root) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
+        if "lab.launcher.worker" in line and str(root) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(process)
     return found
 
@@ -187,7 +187,7 @@ def test_a_worker_that_hangs_is_ended_with_all_its_processes(root: Path) -> None
 
 def test_of_many_workers_started_at_once_one_stays(root: Path) -> None:
     root.mkdir()
-    command = [sys.executable, "-m", "lab.launch_worker", str(root)]
+    command = [sys.executable, "-m", "lab.launcher.worker", str(root)]
     started = [subprocess.Popen(command, env=os.environ | {"SHARDLAB_LAUNCH_IDLE": "60"}) for _ in range(4)]
     until(lambda: [process.poll() for process in started].count(0) == 3)
     (stays,) = (process for process in started if process.poll() is None)

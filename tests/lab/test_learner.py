@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.learner import Learner
-from lab.store import Store, StoreError
+from lab.learning.progress import Learner
+from lab.store.store import Store, StoreError
 
 
 def test_what_is_recorded_is_there_for_the_next_kernel(tmp_path: Path) -> None:

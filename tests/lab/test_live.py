@@ -16,13 +16,13 @@ import psutil
 import pytest
 
 import lab
-from engine.job import Job
-from engine.recording import MetricRow
+from engine.job.job import Job
+from engine.recording.tables import MetricRow
 from lab import analysis
 from lab.live import TOTAL, LiveRun, Snapshot
-from lab.runs import Run
-from lab.store import Store
-from lab.timeline import timeline_data
+from lab.store.store import Store
+from lab.store.stored_run import Run
+from lab.views.timeline import timeline_data
 
 PATIENCE = 120.0  # seconds, generous: nothing here is about speed
 

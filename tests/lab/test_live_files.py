@@ -8,14 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from engine.job import Job
-from engine.live_files import append_live, append_metric, live_path, live_reference_path, status_path  # fmt: skip
-from engine.recording import CATEGORIES, MemoryRow, MetricRow, Op  # fmt: skip
-from engine.so_far import NOTHING, after, read_so_far
+from engine.job.job import Job
+from engine.recording.live_files import (  # fmt: skip
+    append_live,
+    append_metric,
+    live_path,
+    live_reference_path,
+    status_path,
+)
+from engine.recording.running_totals import NOTHING, after, read_so_far
+from engine.recording.tables import CATEGORIES, MemoryRow, MetricRow, Op  # fmt: skip
 from lab import analysis
 from lab.live import LiveRun, Snapshot, files
 from lab.live.files import MetricsFile
-from lab.store import Store
+from lab.store.store import Store
 from tests.lab.synthetic import LIFELIKE, synthetic
 
 JOB = Job.from_options(dp=2, tp=2, steps=9)

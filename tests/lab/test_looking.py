@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.cli import main
-from lab.looking import looking_at
-from lab.runs import RunCorrupt, load
+from lab.cli.open_runs import looking_at
+from lab.cli.parser import main
+from lab.store.stored_run import RunCorrupt, load
 from tests.lab.conftest import PretendedLaunch
 from tests.lab.damages import CONTRIVED, DAMAGES
 from tests.lab.test_cli import one_object

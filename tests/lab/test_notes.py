@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.notes import LONGEST_NAME, Notes, read_notes, write_notes
-from lab.store import StoreError
+from lab.store.notes import LONGEST_NAME, Notes, read_notes, write_notes
+from lab.store.store import StoreError
 
 
 def test_what_is_written_is_read_and_the_rest_stays(tmp_path: Path) -> None:

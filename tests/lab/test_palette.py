@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lab.figures.palette import PALETTES, Theme
-from lab.figures.timeline import timeline_figure
+from lab.views.figures.style.palette import PALETTES, Theme
+from lab.views.figures.timeline.timeline import timeline_figure
 from tests.lab.synthetic import synthetic
 from tests.lab.test_figures import PIPELINE, THEMES, named
 

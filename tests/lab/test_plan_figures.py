@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from engine.dryrun import in_flight
-from engine.job import Job
-from lab import figures
-from lab.figures.bubble_curve import curve_points
-from lab.figures.memory_by_zero import by_formula, memory_by_zero_figure, saved
-from lab.figures.schedules import ordered_schedules, schedules_figure
+from engine.job.job import Job
+from engine.program.dryrun import in_flight
+from lab.views import figures
+from lab.views.figures.memory.memory_by_zero import by_formula, memory_by_zero_figure, saved
+from lab.views.figures.pipeline.bubble_curve import curve_points
+from lab.views.figures.pipeline.schedules import ordered_schedules, schedules_figure
 from tests.lab.fake_run import fake_run
 
 PIPELINE = Job.from_options(pp=4, microbatches=8, layers=8, batch=16)

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.job import Job
-from lab.readable import check_summary, readable_job
-from lab.runs import Run, RunCorrupt, load
-from lab.store import Store
+from engine.job.job import Job
+from lab.store.store import Store
+from lab.store.stored_run import Run, RunCorrupt, load
+from lab.store.validation import check_summary, readable_job
 
 Change = Callable[[dict[str, Any]], object]
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from plotly.offline import get_plotlyjs
 
-from engine.job import Job
-from lab.figures.themed import differences
-from lab.options import Parser, add_job_options, job_of
-from lab.report import report_html, write_report
-from lab.report.html import Html, escape, tag
-from lab.report.words import DEFINITIONS, command_line, job_in_words
+from engine.job.job import Job
+from lab.cli.options import Parser, add_job_options, job_of
+from lab.views.figures.style.dual_theme import differences
+from lab.views.report import report_html, write_report
+from lab.views.report.html import Html, escape, tag
+from lab.views.report.words import DEFINITIONS, command_line, job_in_words
 from lab.wording import RESIDENT
 from tests.lab.fake_run import FakeInfo, FakeRun, fake_run
 

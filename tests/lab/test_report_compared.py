@@ -7,14 +7,15 @@ import re
 import pytest
 from plotly.offline import get_plotlyjs
 
-from engine.job import Job
-from engine.recording import Recording
-from engine.replay import replay
-from lab import analysis, figures
+from engine.job.job import Job
+from engine.prediction.replay.replay import replay
+from engine.recording.tables import Recording
+from lab import analysis
 from lab.analysis import gap
-from lab.figures.lanes import COMPUTE_HEIGHT
-from lab.report import report_html
-from lab.report.predicted import signed
+from lab.views import figures
+from lab.views.figures.timeline.lanes import COMPUTE_HEIGHT
+from lab.views.report import report_html
+from lab.views.report.predicted import signed
 from lab.wording import seconds
 from tests.engine.clusters import cluster
 from tests.lab.fake_run import FakeRun, fake_run, simulated_run

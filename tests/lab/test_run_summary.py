@@ -8,11 +8,11 @@ import math
 import pytest
 
 import lab
-from engine.compile import compile_job
-from engine.job import Job
-from lab.execute import run_job
-from lab.runs import Run
-from lab.summary import Outcome, parity, plain
+from engine.job.job import Job
+from engine.program.compile import compile_job
+from lab.running.execute import run_job
+from lab.store.stored_run import Run
+from lab.store.summary import Outcome, parity, plain
 from tests.lab.conftest import PretendedLaunch
 
 JOB = Job.from_options(dp=2, tp=2, pp=2, zero=1)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import pytest
 
-from engine.cluster import load_cluster
-from engine.job import Job
-from engine.mesh import mesh_of
-from lab import analysis, figures
-from lab.analysis.activity import activities
-from lab.figures.chosen import MARK
-from lab.figures.grid import node_grid
+from engine.cluster.cluster import load_cluster
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
+from lab import analysis
+from lab.analysis.step.activity import activities
+from lab.views import figures
+from lab.views.figures.grid.grid import node_grid
+from lab.views.figures.style.selected_rank import MARK
 from tests.lab.fake_run import fake_run, simulated_run
 from tests.lab.synthetic import synthetic
 

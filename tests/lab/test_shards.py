@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.job import Job, JobRefused
-from lab import figures
+from engine.job.job import Job, JobRefused
 from lab.analysis.shards import Area, Layout, layout, local_areas
-from lab.figures.shards import kept
+from lab.views import figures
+from lab.views.figures.memory.shards import kept
 
 H = 64
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import lab
-from engine import formulas
-from engine.job import Job, JobRefused
-from lab import figures
+from engine.job.job import Job, JobRefused
+from engine.prediction import formulas
 from lab.analysis import memory_over_time
-from lab.cli import main
-from lab.simulation import job_to_simulate
+from lab.cli.parser import main
+from lab.running.simulation import job_to_simulate
+from lab.views import figures
 from tests.lab.conftest import PretendedLaunch
 
 FEW = {"dp": 2, "tp": 2, "pp": 2, "zero": 1}
@@ -171,7 +171,7 @@ TOO_MUCH: list[dict[str, Any]] = [
 def test_absurd_numbers_are_refused_in_one_sentence_before_any_work(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.simulate.simulate", lambda *_, **__: pytest.fail("it was simulated"))
+    monkeypatch.setattr("engine.prediction.simulate.simulate", lambda *_, **__: pytest.fail("it was simulated"))
     with pytest.raises(JobRefused) as refused:
         lab.simulate(**options)
     assert str(refused.value).count("\n") == 0 and str(refused.value).endswith(".")
@@ -185,12 +185,16 @@ def test_a_second_simulation_of_the_same_shapes_needs_no_torch() -> None:
     assert seconds[0] == seconds[1]
 
 
-_WITHOUT_TORCH = "import sys, lab.cli; lab.cli.main(['simulate', '--pp', '2', '--json']); print('torch' in sys.modules)"
+_WITHOUT_TORCH = """import sys
+from lab.cli.parser import main
+main(['simulate', '--pp', '2', '--json'])
+print('torch' in sys.modules)
+"""
 
 
 def test_damaged_templates_are_made_again() -> None:
     Path("runs").mkdir()
-    from engine.rehearsal.template_cache import _step_template, _unit_templates
+    from engine.prediction.rehearsal.template_cache import _step_template, _unit_templates
 
     def fresh() -> float:
         _unit_templates.cache_clear()

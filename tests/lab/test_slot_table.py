@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from engine.compile import compile_job
-from engine.job import Job
-from engine.program import Program
-from lab.slot_table import SlotTable, slot_table
+from engine.job.job import Job
+from engine.program.compile import compile_job
+from engine.program.program import Program
+from lab.views.figures.pipeline.slot_table import SlotTable, slot_table
 
 GPIPE = """
 F0 F1 F2 F3 .  .  .  .  .  .  B0 B0 B1 B1 B2 B2 B3 B3

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.job import Job
-from engine.stored_recording import finalize
-from lab.folder import Entry, Owner, RunInfo, write_info
-from lab.runs import Run, RunCorrupt, RunNotFound, load, runs
-from lab.store import Store, StoreError
+from engine.job.job import Job
+from engine.recording.parquet import finalize
+from lab.store.folder import Entry, Owner, RunInfo, write_info
+from lab.store.store import Store, StoreError
+from lab.store.stored_run import Run, RunCorrupt, RunNotFound, load, runs
 
 SUMMARY = {
     "steps": [{"step": 0, "loss": 5.5, "seconds": 0.2}],
@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def finished(store: Store, job: Job | None = None) -> RunInfo:
-    """A run as `lab.execute` leaves it, with empty tables."""
+    """A run as `lab.running.execute` leaves it, with empty tables."""
     info = replace(store.create(job or Job(), ("test",)), status="finished")
     finalize(store.folder(info.id))
     (store.folder(info.id) / "summary.json").write_text(json.dumps(SUMMARY))
@@ -59,8 +59,8 @@ def test_an_id_begins_with_the_time_and_says_the_plan(store: Store) -> None:
 
 def test_a_taken_id_is_never_used_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     draws = iter(["aaaa", "aaaa", "bbbb"])
-    monkeypatch.setattr("lab.store.secrets.token_hex", lambda _: next(draws))
-    monkeypatch.setattr("lab.store.datetime", _StoppedClock)
+    monkeypatch.setattr("lab.store.store.secrets.token_hex", lambda _: next(draws))
+    monkeypatch.setattr("lab.store.store.datetime", _StoppedClock)
     assert [store.create(Job(), ()).id[-4:] for _ in range(2)] == ["aaaa", "bbbb"]
 
 
@@ -216,7 +216,7 @@ def test_an_index_that_lies_about_a_run_is_not_believed(store: Store) -> None:
 
 
 def test_a_locked_index_delays_nobody_for_ever(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.index._PATIENCE", 0.05)
+    monkeypatch.setattr("lab.store.index._PATIENCE", 0.05)
     first = finished(store)
     store.entries()
     with sqlite3.connect(store.root / "index.sqlite") as base:
@@ -237,8 +237,8 @@ def test_a_deleted_run_disappears_from_the_list(store: Store) -> None:
 
 WRITER = """
 import sys
-from engine.job import Job
-from lab.store import Store
+from engine.job.job import Job
+from lab.store.store import Store
 store = Store(sys.argv[1])
 for _ in range(15):
     info = store.create(Job(), ())

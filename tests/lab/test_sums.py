@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.job import Job
-from engine.mesh import mesh_of
-from engine.recording import MemoryRow
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
+from engine.recording.tables import MemoryRow
 from lab import analysis
 from tests.lab.synthetic import LIFELIKE, message, op, recording_of, synthetic
 

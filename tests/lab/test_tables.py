@@ -8,14 +8,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from engine import live_files, stored_recording
-from engine.job import Job
-from engine.live_files import append_live, live_path, read_live
-from engine.recording import MemoryRow, Op, Recording
-from engine.so_far import NOTHING, after
-from engine.stored_recording import finalize, read_recording
+from engine.job.job import Job
+from engine.recording import live_files, parquet
+from engine.recording.live_files import append_live, live_path, read_live
+from engine.recording.parquet import finalize, read_recording
+from engine.recording.running_totals import NOTHING, after
+from engine.recording.tables import MemoryRow, Op, Recording
 from lab import analysis
-from lab.runs import RunCorrupt, Store, load
+from lab.store.stored_run import RunCorrupt, Store, load
 from tests.lab.synthetic import LIFELIKE, synthetic
 
 JOB, STEPS = Job.from_options(dp=2, pp=2, zero=1), 6
@@ -82,7 +82,7 @@ def test_a_reader_that_meets_the_end_of_a_run_gets_all_of_it(folder: Path, monke
         finalize(run_dir)
         return read_live(run_dir)  # of a folder that is gone: empty tables
 
-    monkeypatch.setattr(stored_recording, "read_live", too_late)
+    monkeypatch.setattr(parquet, "read_live", too_late)
     assert read_recording(folder).ops.num_rows == rows > 0
 
 
@@ -91,7 +91,7 @@ def test_a_file_that_vanishes_while_it_is_read_is_no_error(folder: Path, monkeyp
         finalize(run_dir)
         raise FileNotFoundError(run_dir / "live" / "rank000.jsonl")
 
-    monkeypatch.setattr(stored_recording, "read_live", vanish)
+    monkeypatch.setattr(parquet, "read_live", vanish)
     assert read_recording(folder).ops.num_rows > 0
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from lab.figures.curves import curves_figure
-from lab.figures.palette import PALETTES
-from lab.figures.ring import ring_figure
+from lab.views.figures.communication.ring import ring_figure
+from lab.views.figures.style.curves import curves_figure
+from lab.views.figures.style.palette import PALETTES
 
 TWO_RANKS = [np.array([[1, 1], [1, 1]]), np.array([[1, 2], [2, 1]]), np.array([[2, 2], [2, 2]])]
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from engine.job import Job
-from engine.mesh import Mesh
-from engine.recording import Op, Recording
-from lab.execution import Progress
-from lab.progress import Display
-from lab.terminal import legend, parity
-from lab.terminal_tables import amount, communication, memory, spans_of
-from lab.text_timeline import Line, Piece, TextTimeline, text_timeline
+from engine.job.job import Job
+from engine.job.mesh import Mesh
+from engine.recording.tables import Op, Recording
+from lab.cli.terminal.progress import Display
+from lab.cli.terminal.run import legend, parity
+from lab.cli.terminal.tables import amount, communication, memory, spans_of
+from lab.cli.terminal.timeline import Line, Piece, TextTimeline, text_timeline
+from lab.running.execution import Progress
 from lab.wording import RESIDENT, WEIGHTS_CRITERION, unit
 from tests.lab.synthetic import op, recording_of, synthetic
 

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from engine.job import Job
-from engine.mesh import mesh_of
-from engine.program import COMPUTE
-from engine.recording import Recording
-from engine.replay import replay
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
+from engine.prediction.replay.replay import replay
+from engine.program.program import COMPUTE
+from engine.recording.tables import Recording
 from lab import analysis
-from lab.analysis.table import NoStep
-from lab.figures.lanes import CATEGORIES, boxes, lay_out
-from lab.figures.palette import PALETTES, palette
-from lab.timeline import module, portable, timeline_data
-from lab.timeline.data import NO_CAUSE
-from lab.timeline.joiner import script
+from lab.analysis.step.step_ops import NoStep
+from lab.views.figures.style.palette import PALETTES, palette
+from lab.views.figures.timeline.lanes import CATEGORIES, boxes, lay_out
+from lab.views.timeline import module, portable, timeline_data
+from lab.views.timeline.data import NO_CAUSE
+from lab.views.timeline.joiner import script
 from tests.engine.clusters import cluster
 from tests.lab.fake_run import simulated_run
 from tests.lab.synthetic import LIFELIKE, message, op, recording_of, synthetic
@@ -218,8 +218,9 @@ def test_a_plain_script_exports_nothing_and_nothing_ends_its_element() -> None:
 
 
 def test_no_file_of_the_module_is_long_or_sets_html_from_data() -> None:
-    folder = Path(__file__).parents[2] / "lab" / "timeline" / "js"
-    for path in folder.glob("*.js"):
+    files = list((Path(__file__).parents[2] / "lab" / "views" / "timeline" / "js").rglob("*.js"))
+    assert len(files) > 10
+    for path in files:
         text = path.read_text(encoding="utf-8")
         assert text.count("\n") < 300, path.name
         assert not any(word in text for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "http"))

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.job import Job
-from lab.folder import RunInfo
-from lab.runs import RunNotFound
-from lab.store import Store
-from lab.trash import KEPT_DAYS, delete, deleted, empty, restore
+from engine.job.job import Job
+from lab.store.folder import RunInfo
+from lab.store.store import Store
+from lab.store.stored_run import RunNotFound
+from lab.store.trash import KEPT_DAYS, delete, deleted, empty, restore
 
 
 @pytest.fixture

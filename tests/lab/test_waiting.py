@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
-from lab.recorded_run import HasRecording
-from lab.waiting import waits_most
+from lab.analysis.recorded_run import HasRecording
+from lab.analysis.step.longest_idle import waits_most
 from tests.lab.synthetic import message, op, recording_of
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.job import JobRefused
-from lab.working_copy import Copied, update
+from engine.job.job import JobRefused
+from lab.learning.notebook_copies import Copied, update
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.cluster import Cluster
-from engine.compile import compile_job
-from engine.job import Job
-from engine.program import Action, Kind, Program
-from engine.simulate import simulate
+from engine.cluster.cluster import Cluster
+from engine.job.job import Job
+from engine.prediction.simulate import simulate
+from engine.program.compile import compile_job
+from engine.program.program import Action, Kind, Program
 
 SEQ, VOCAB = 2048, 51200
 PEAK = 312e12  # FLOP/s of an A100 in 16 bit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.cluster import load_cluster
-from engine.job import Job
+from engine.cluster.cluster import load_cluster
+from engine.job.job import Job
 from tests.published.korthikanti import CONFIGS
 from tests.published.megatron import step_seconds
 from tests.published.narayanan import TABLE1

@@ -14,15 +14,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.comm import Group
-from engine.flat import DTYPES
-from engine.formulas import activation_bytes, kept_bytes
-from engine.job import Job
-from engine.memory import storage_identity, watching_saved
-from engine.models.gpt import GPT
-from engine.models.params import unit_params
-from engine.parallel.tensor import TensorAxis
-from engine.rehearsal.meta_templates import META, SilentComm, saved_bytes
+from engine.communication.comm import Group
+from engine.execution.flat_bucket import DTYPES
+from engine.job.job import Job
+from engine.layers.gpt import GPT
+from engine.layers.tensor import TensorAxis
+from engine.model.params import unit_params
+from engine.prediction.formulas import activation_bytes, kept_bytes
+from engine.prediction.rehearsal.meta_templates import META, SilentComm, saved_bytes
+from engine.recording.ledger import storage_identity, watching_saved
 from tests.published.korthikanti import CONFIGS, Config
 
 GIB = 2**30

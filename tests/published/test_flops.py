@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from engine.cluster import load_cluster
-from engine.compile import compile_job
-from engine.formulas import model_flops
-from engine.job import Job
-from engine.presets import preset
-from engine.rehearse import rehearse
-from engine.symmetry import representatives
+from engine.cluster.cluster import load_cluster
+from engine.job.job import Job
+from engine.prediction.equivalent_ranks import representatives
+from engine.prediction.formulas import model_flops
+from engine.prediction.published_models import preset
+from engine.prediction.rehearsal.rehearse import rehearse
+from engine.program.compile import compile_job
 
 PLANS: list[tuple[str, dict[str, Any]]] = [
     ("gpt3-175b", {"tp": 8, "pp": 8, "dp": 2, "batch": 32, "microbatches": 16}),

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from engine.formulas import parameters, state_bytes
-from engine.job import Job
-from engine.precision import PRECISIONS
+from engine.job.job import Job
+from engine.job.precision import PRECISIONS
+from engine.prediction.formulas import parameters, state_bytes
 from tests.published.korthikanti import CONFIGS
 from tests.published.zero import FIGURE1, TABLE1
 

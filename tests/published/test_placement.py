@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from engine.cluster import load_cluster
-from engine.job import Job
-from engine.presets import preset
-from engine.recording import Recording
-from engine.simulate import simulate
+from engine.cluster.cluster import load_cluster
+from engine.job.job import Job
+from engine.prediction.published_models import preset
+from engine.prediction.simulate import simulate
+from engine.recording.tables import Recording
 
 CLUSTER = load_cluster("a100-dgx-800g")
 

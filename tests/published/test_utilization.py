@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.cluster import load_cluster
-from engine.formulas import model_flops
+from engine.cluster.cluster import load_cluster
+from engine.prediction.formulas import model_flops
 from tests.published.korthikanti import CONFIGS, Config
 from tests.published.megatron import PEAK, SEQ, VOCAB, step_seconds
 from tests.published.narayanan import TABLE1

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from engine.dryrun import dry_run
-from engine.passes.messages import add_messages
-from engine.passes.schedules import ScheduleFunction, interleaved, one_f_one_b
-from engine.passes.zero_bubble import zb_h1, zb_h2
-from engine.program import COMPUTE, Action, Kind, Program
+from engine.program.dryrun import dry_run
+from engine.program.passes.messages import add_messages
+from engine.program.program import COMPUTE, Action, Kind, Program
+from engine.program.schedules.one_f_one_b import ScheduleFunction, interleaved, one_f_one_b
+from engine.program.schedules.zero_bubble import zb_h1, zb_h2
 
 TABLE: list[dict[str, Any]] = json.loads((Path(__file__).parent / "zero_bubble_table5.json").read_text())["rows"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.job import Job
+from engine.job.job import Job
 from tests.published.megatron import gpt_job
 
 

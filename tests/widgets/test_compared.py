@@ -7,10 +7,10 @@ import html
 import pytest
 
 import lab
-from lab import comparing
-from lab.comparing import Line
-from lab.explaining import explain
-from lab.runs import Run
+from lab.analysis.comparison import lines
+from lab.analysis.comparison.lines import Line
+from lab.analysis.comparison.text import explain
+from lab.store.stored_run import Run
 from lab.wording import nbytes, seconds
 
 
@@ -24,18 +24,18 @@ def pair() -> tuple[Run, Run]:
 
 
 def test_only_the_settings_that_differ_are_listed(pair: tuple[Run, Run]) -> None:
-    assert comparing.settings(pair) == {"zero": (0, 1)}
+    assert lines.settings(pair) == {"zero": (0, 1)}
 
 
 def test_zero_1_on_four_replicas_keeps_a_quarter_of_the_optimizer_state(pair: tuple[Run, Run]) -> None:
-    found = {line.name: line for line in comparing.lines(pair)}
+    found = {line.name: line for line in lines.lines(pair)}
     whole, quarter = found["optimizer state, fullest rank"].values
     assert whole is not None and quarter == pytest.approx(whole / 4, rel=0.01)  # ZeRO, table 1
     assert "−75 %)" in found["optimizer state, fullest rank"].change(1).replace("\xa0", " ")
 
 
 def test_a_reduction_and_a_gather_move_as_many_bytes_as_an_all_reduce(pair: tuple[Run, Run]) -> None:
-    found = {line.name: line.values for line in comparing.lines(pair)}
+    found = {line.name: line.values for line in lines.lines(pair)}
     before, after = found["bytes sent, data axis, a rank and step"]
     assert before is not None and after == pytest.approx(before, rel=0.001)
 

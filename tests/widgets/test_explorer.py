@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 import lab
-from engine.job import Job, JobRefused
-from engine.launch import RunCancelled
-from lab import figures
-from lab.execution import Progress
-from lab.runs import Run
-from lab.store import Store
+from engine.job.job import Job, JobRefused
+from engine.processes.launch import RunCancelled
+from lab.running.execution import Progress
+from lab.store.store import Store
+from lab.store.stored_run import Run
+from lab.views import figures
 from lab.widgets import Explorer
-from lab.widgets.background import Attempt, Background
-from lab.widgets.latest import Latest
+from lab.widgets.explorer.latest_only_worker import Latest
+from lab.widgets.explorer.run_in_background import Attempt, Background
 
 PATIENCE = 120.0
 
@@ -250,7 +250,7 @@ def test_a_run_that_fails_is_told_and_the_next_wish_runs(monkeypatch: pytest.Mon
 
     job = Job.from_options(dp=2, steps=1)
     with monkeypatch.context() as patch:
-        patch.setattr("lab.widgets.background.run_job", broken)
+        patch.setattr("lab.widgets.explorer.run_in_background.run_job", broken)
         background.want(job)
         assert background.settle(PATIENCE)
     assert [type(what) for what in heard] == [OSError]
@@ -262,7 +262,7 @@ def test_a_run_that_fails_is_told_and_the_next_wish_runs(monkeypatch: pytest.Mon
 
 def test_an_attempt_cancelled_before_its_turn_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[object] = []
-    monkeypatch.setattr("lab.widgets.background.run_job", lambda *a, **k: ran.append(a))
+    monkeypatch.setattr("lab.widgets.explorer.run_in_background.run_job", lambda *a, **k: ran.append(a))
     heard: list[object] = []
     background = Background(lambda attempt, what: heard.append(what))
     attempt = Attempt(Job())

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import rules
-from engine.job import Job, JobRefused
-from lab.widgets import knobs
+from engine.job import rules
+from engine.job.job import Job, JobRefused
+from lab.widgets.explorer import knobs
 
 CUBE = Job.from_options(dp=2, tp=2, pp=2, cluster="toy-2x4")
 SMALL = Job.from_options(cluster="toy-2x4")

@@ -9,12 +9,12 @@ from typing import Any
 import ipywidgets
 import pytest
 
-from engine.job import Job
-from lab.learner import Learner
-from lab.runs import Run
-from lab.simulation import simulate
-from lab.widgets.answer import Choices, Number, answers
-from lab.widgets.question import Question
+from engine.job.job import Job
+from lab.learning.progress import Learner
+from lab.running.simulation import simulate
+from lab.store.stored_run import Run
+from lab.widgets.question.answer import Choices, Number, answers
+from lab.widgets.question.question import Question
 
 FEEDBACK = {"1/4": "That is the ratio of one schedule.", "3/7": "(p−1)/(m+p−1).", "3/4": "That is (p−1)/m, the ratio."}
 

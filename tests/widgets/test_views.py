@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import lab
-from lab import figures
-from lab.runs import Run
+from lab.store.stored_run import Run
+from lab.views import figures
 
 NAMES = ("timeline", "grid", "memory", "matrix", "bubble", "activity")
 

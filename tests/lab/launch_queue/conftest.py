@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.job import Job
-from lab.folder import Owner
-from lab.launch_queue import LaunchQueue
-from lab.launch_seat import Seat
-from lab.launch_table import LaunchTable
-from lab.runs import Store
+from engine.job.job import Job
+from lab.launcher.queue import LaunchQueue
+from lab.launcher.table import LaunchTable
+from lab.launcher.worker_lock import Seat
+from lab.store.folder import Owner
+from lab.store.stored_run import Store
 
 JOB = Job.from_options(dp=2, zero=1, lr=0.1, partition=(1, 3), pp=2)
 GONE = Owner(pid=2**22 + 1, started=1.0, host=Owner.this_process().host)  # beyond the largest process id there is

@@ -16,17 +16,17 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.job import Job, JobRefused
-from lab.cli import main
-from lab.execute import run_job
-from lab.execution import Progress
-from lab.folder import Owner
-from lab.launch_queue import Launch, LaunchQueue
-from lab.launch_seat import FUTILE_STARTS, Seat
-from lab.launch_table import LaunchTable
-from lab.launch_worker import Watched
-from lab.notes import LONGEST_NAME, read_notes
-from lab.runs import RunNotFound, Store
+from engine.job.job import Job, JobRefused
+from lab.cli.parser import main
+from lab.launcher.queue import Launch, LaunchQueue
+from lab.launcher.table import LaunchTable
+from lab.launcher.worker import Watched
+from lab.launcher.worker_lock import FUTILE_STARTS, Seat
+from lab.running.execute import run_job
+from lab.running.execution import Progress
+from lab.store.folder import Owner
+from lab.store.notes import LONGEST_NAME, read_notes
+from lab.store.stored_run import RunNotFound, Store
 from tests.lab.conftest import PretendedLaunch
 from tests.lab.launch_queue.conftest import GONE, JOB
 
@@ -76,7 +76,7 @@ def test_paths_in_a_job_are_found_from_any_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.txt").write_text("to be or not to be " * 500)
-    shutil.copy(Path(__file__).parents[3] / "engine" / "clusters" / "toy-2x4.toml", "mine.toml")
+    shutil.copy(Path(__file__).parents[3] / "engine" / "cluster" / "presets" / "toy-2x4.toml", "mine.toml")
     job = queue.add(Job.from_options(text="mine.txt", cluster="mine.toml")).job
     assert (job.training.text, job.hardware.cluster) == (str(tmp_path / "mine.txt"), str(tmp_path / "mine.toml"))
     assert queue.add(Job.from_options(cluster="toy-2x4")).job.hardware.cluster == "toy-2x4"

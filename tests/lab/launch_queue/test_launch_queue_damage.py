@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.launch_queue import LaunchQueue
-from lab.launch_seat import Seat
-from lab.launch_table import LaunchTable
-from lab.runs import Store, StoreError
+from lab.launcher.queue import LaunchQueue
+from lab.launcher.table import LaunchTable
+from lab.launcher.worker_lock import Seat
+from lab.store.stored_run import Store, StoreError
 from tests.lab.launch_queue.conftest import GONE, JOB, sql
 
 
@@ -102,7 +102,7 @@ def test_two_who_find_the_damage_put_aside_only_the_damaged_file(queue: LaunchQu
 
 
 def test_a_locked_file_is_told_in_words(queue: LaunchQueue, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.launch_file._PATIENCE", 0.1)
+    monkeypatch.setattr("lab.launcher.database._PATIENCE", 0.1)
     queue.add(JOB)
     with closing(sqlite3.connect(root / "launches.sqlite", isolation_level=None)) as base:
         base.execute("BEGIN IMMEDIATE")

@@ -1,0 +1,40 @@
+"""Process groups: one for every axis of the mesh, made by the ranks that belong to it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import Store
+
+from engine.communication.comm import Group
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
+from engine.model.units import token_lanes
+
+TIMEOUT = timedelta(minutes=5)  # the supervisor notices trouble in seconds; this only ends what it cannot see
+NCCL_LANES = ("pp_act_down", "pp_act_up", "pp_grad_down", "pp_grad_up")
+
+
+def connect(job: Job, rank: int, backend: str, store: Store | None) -> dict[str, Group]:
+    """Joins the world through `store` and returns this rank's group on each axis."""
+    mesh = mesh_of(job)
+    if mesh.size > 1:
+        dist.init_process_group(backend, store=store, rank=rank, world_size=mesh.size, timeout=TIMEOUT)
+    groups = {axis: _group(axis, mesh.group(axis, rank)) for axis in ("dp", "tp", "pp")}
+    if backend == "nccl" and mesh.pp > 1:
+        groups |= {lane: _group(lane, mesh.group("pp", rank)) for lane in NCCL_LANES}
+    ends = token_lanes(job)
+    if mesh.coordinate(rank).pp in ends:
+        pipeline = mesh.group("pp", rank)
+        groups["tie"] = _group("tie", [pipeline[z] for z in ends])
+    return groups
+
+
+def _group(axis: str, ranks: list[int]) -> Group:
+    made = (
+        dist.new_group(ranks, timeout=TIMEOUT, use_local_synchronization=True, group_desc=axis)
+        if len(ranks) > 1
+        else None
+    )
+    return Group(axis, tuple(ranks), made)

@@ -1,0 +1,285 @@
+"""Executes one rank's lane of a program, action by action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
+
+from engine.communication.comm import Comm, Handle, stamp_end
+from engine.execution.flat_bucket import DTYPES, FlatBucket
+from engine.execution.optimizer import Adam, clip_factor
+from engine.execution.step_state import Kept, StepResult, StepState
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
+from engine.layers.gpt import GPT
+from engine.layers.split_backward import WeightWork, add_all, held_bytes
+from engine.layers.tensor import TensorAxis
+from engine.model.buckets import lane_buckets
+from engine.model.initialization import Source
+from engine.model.units import TOKENS, needs, recomputes, stages, token_lanes
+from engine.prediction.formulas import message_bytes
+from engine.program.dependencies import waits
+from engine.program.program import RECEIVES, SENDS, Action, Kind, Program
+from engine.recording.ledger import Ledger, storage_identity, watching_saved
+from engine.recording.recorder import Recorder
+
+MESSAGES = {*SENDS, *RECEIVES}
+
+
+class Runtime:
+    """One rank: its buckets, its layers, and a method for each kind of action."""
+
+    def __init__(
+        self, job: Job, program: Program, rank: int, comm: Comm, device: torch.device, ledger: Ledger, source: Source
+    ) -> None:
+        """source: where the parameters' initial values come from."""
+        self.job, self.rank, self.comm, self.device, self.ledger = job, rank, comm, device, ledger
+        self.recorder: Recorder = comm.recorder
+        self.mesh = mesh_of(job)
+        self.at = self.mesh.coordinate(rank)
+        self.lane, self.waits = program.lanes[self.at.pp], waits(job, program, self.at.pp)
+        self.split = {(a.unit, a.microbatch) for a in self.lane if a.kind is Kind.BACKWARD_INPUT}
+        self.adam = Adam(job.training.lr)
+        self.dtype = DTYPES[job.precision.compute]
+        self.model = GPT(job, TensorAxis(comm, job.scatters_sequence), device, self.dtype)
+        self.buckets = {
+            b.name: FlatBucket(job, b, self.at, device, ledger, source) for b in lane_buckets(job, self.at.pp)
+        }
+        self.home = {unit: b for b in self.buckets.values() for unit in b.bucket.units}
+        self.stage_units = stages(job)
+        self.params = {unit: self._params(unit) for s in self.stage_units for unit in s if unit in self.home}
+        s = job.model.seq // (job.plan.tp if job.scatters_sequence else 1)
+        self._message_shape = (s, job.microbatch_size, job.model.hidden)
+        self._message_bytes = message_bytes(job)
+        self.saved_bytes: dict[str, int] = {}
+        self._do: dict[Kind, Callable[[Action, StepState], Handle | None]] = {
+            Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward, Kind.BACKWARD_INPUT: self._backward,
+            Kind.BACKWARD_WEIGHT: self._backward_weight, Kind.GATHER: self._gather,
+            Kind.RELEASE: self._release, Kind.REDUCE: self._reduce, Kind.WAIT: _nothing, Kind.STEP: self._optimize,
+            Kind.SEND_ACT: self._send, Kind.SEND_GRAD: self._send, Kind.RECV_ACT: self._recv,
+            Kind.RECV_GRAD: self._recv, Kind.RECOMPUTE: self._recompute,
+        }  # fmt: skip
+
+    def _params(self, unit: str) -> dict[str, Tensor]:
+        owners = needs(self.job.model, unit)
+        return {name: p for o in owners for name, p in self.home[o].params.items() if name.startswith(o + ".")}
+
+    def run_step(self, tokens: list[Tensor], number: int, entering: Callable[[Action], None]) -> StepResult:
+        """Executes one step; `number` counts from 0. `entering` is told of each action before it starts."""
+        self.number = number
+        state = self.execute(tokens, entering)
+        assert state.result is not None
+        return state.result
+
+    def execute(self, tokens: list[Tensor], entering: Callable[[Action], None] = lambda _: None) -> StepState:
+        """Executes the lane, whatever is in it, and returns what it left."""
+        state = StepState(tokens)
+        for i, action in enumerate(self.lane):
+            entering(action)
+            self._settle(i, state)
+            handle = self._do[action.kind](action, state)
+            if handle is not None:
+                state.handles[i] = handle
+        self._settle(len(self.lane), state)
+        assert not state.handles
+        return state
+
+    def _settle(self, i: int, state: StepState) -> None:
+        """Waits for what action `i` needs and lets go of the sends that are known to have arrived then."""
+        for j in self.waits.before[i]:
+            self.comm.wait(state.handles.pop(j))
+            if self.lane[j].kind in MESSAGES:
+                self.ledger.add("buffers", -self._message_bytes)
+        for j in self.waits.forgets[i]:
+            self.comm.forget(state.handles.pop(j))
+            self.ledger.add("buffers", -self._message_bytes)
+
+    # -- compute
+
+    def _forward(self, a: Action, state: StepState) -> None:
+        stage, k = _place(a)
+        x = self._input(a, state)
+        x_in = x.detach().requires_grad_() if x is not None else None
+        if recomputes(self.job, a.unit):
+            assert x_in is not None
+            with self.recorder.compute(a, self._shape_key(a)), torch.no_grad():
+                y = self.model.forward(a.unit, self.params[a.unit], x_in, state.tokens[k])
+            self._keep(a, Kept(x_in, None, x_in.nbytes, None), state)
+        else:
+            y = self._forward_saving(a, x_in, state)
+        if a.unit == "head":
+            state.loss += 0.0 if y.is_meta else float(y.detach())
+        else:
+            state.activations[stage, k] = y.detach()
+
+    def _forward_saving(self, a: Action, x: Tensor | None, state: StepState) -> Tensor:
+        """The forward of a unit with all that its backward needs."""
+        _, k = _place(a)
+        params, tokens = self.params[a.unit], state.tokens[k]
+        key = self._shape_key(a)
+        work: WeightWork | None = [] if (a.unit, k) in self.split else None
+        self.model.axis.work = work
+        with self.recorder.compute(a, key):
+            if key[-1] in self.saved_bytes:
+                y = self.model.forward(a.unit, params, x, tokens)
+            else:
+                constants = {storage_identity(p) for p in (*params.values(), tokens)}
+                with watching_saved(constants) as saved:
+                    y = self.model.forward(a.unit, params, x, tokens)
+                self.saved_bytes[key[-1]] = saved.nbytes
+        self._keep(a, Kept(x, get_gradient_edge(y), self.saved_bytes[key[-1]], work), state)
+        return y
+
+    def _keep(self, a: Action, kept: Kept, state: StepState) -> None:
+        _, k = _place(a)
+        before = state.kept.get((a.unit, k))
+        self.ledger.add("activations", kept.nbytes - (before.nbytes if before else 0))
+        state.kept[a.unit, k] = kept
+
+    def _recompute(self, a: Action, state: StepState) -> None:
+        """The forward again, from the kept input, now with what backward needs."""
+        _, k = _place(a)
+        self._forward_saving(a, state.kept[a.unit, k].x, state)
+
+    def _backward(self, a: Action, state: StepState) -> None:
+        """A whole backward, or its input part."""
+        stage, k = _place(a)
+        grad = self._output_gradient(a, state)
+        if a.kind is Kind.BACKWARD:
+            self._open_gradients(a)
+        kept = state.kept.pop((a.unit, k))
+        assert kept.edge is not None
+        with self.recorder.compute(a, self._shape_key(a)):
+            torch.autograd.backward([kept.edge], [grad])
+        if kept.work is not None:
+            state.work[a.unit, k] = kept.work
+        self.ledger.add("activations", held_bytes(kept.work or []) - kept.nbytes)
+        if kept.x is not None:
+            assert kept.x.grad is not None
+            state.gradients[stage, k] = kept.x.grad
+
+    def _backward_weight(self, a: Action, state: StepState) -> None:
+        work = state.work.pop((a.unit, _place(a)[1]))
+        self._open_gradients(a)
+        with self.recorder.compute(a, self._shape_key(a)):
+            add_all(work)
+        self.ledger.add("activations", -held_bytes(work))
+
+    def _open_gradients(self, a: Action) -> None:
+        for owner in needs(self.job.model, a.unit):
+            self.home[owner].open_gradients()
+
+    def _shape_key(self, a: Action) -> tuple[str, str]:
+        return a.kind.value, "block" if a.unit.startswith("block") else a.unit
+
+    def _input(self, a: Action, state: StepState) -> Tensor | None:
+        """The unit's input: none, a message, or what the unit before it left."""
+        stage, k = _place(a)
+        if a.unit == self.stage_units[stage][0]:
+            if stage == 0:
+                return None
+            if (Kind.RECV_ACT, stage, k) in state.arriving:
+                return state.arriving.pop((Kind.RECV_ACT, stage, k))
+            return state.activations.pop((stage - 1, k))
+        return state.activations.pop((stage, k))
+
+    def _output_gradient(self, a: Action, state: StepState) -> Tensor:
+        stage, k = _place(a)
+        if a.unit == "head":
+            return torch.ones((), device=self.device)
+        if a.unit == self.stage_units[stage][-1]:
+            if (Kind.RECV_GRAD, stage, k) in state.arriving:
+                return state.arriving.pop((Kind.RECV_GRAD, stage, k))
+            return state.gradients.pop((stage + 1, k))
+        return state.gradients.pop((stage, k))
+
+    # -- messages
+
+    def _recv(self, a: Action, state: StepState) -> Handle:
+        stage, k = _place(a)
+        assert a.peer is not None
+        buffer = torch.empty(self._message_shape, device=self.device, dtype=self.dtype)
+        self.ledger.add("buffers", buffer.nbytes)
+        sender = stage - 1 if a.kind is Kind.RECV_ACT else stage + 1
+        state.arriving[a.kind, stage, k] = buffer
+        return self.comm.recv(buffer, self._peer(a), self._tag(a.kind, sender, k), _stream(a.kind), a)
+
+    def _send(self, a: Action, state: StepState) -> Handle:
+        stage, k = _place(a)
+        flow = state.activations if a.kind is Kind.SEND_ACT else state.gradients
+        tensor = flow.pop((stage, k)).contiguous()
+        self.ledger.add("buffers", tensor.nbytes)
+        return self.comm.send(tensor, self._peer(a), self._tag(a.kind, stage, k), _stream(a.kind), a)
+
+    def _peer(self, a: Action) -> int:
+        assert a.peer is not None
+        return self.mesh.rank(self.at.dp, self.at.tp, a.peer)
+
+    def _tag(self, kind: Kind, sender: int, k: int) -> int:
+        """A tag of its own for each message of a step, so that no order of posting can mix two up."""
+        upward = kind in (Kind.SEND_ACT, Kind.RECV_ACT)
+        return (sender * self.job.plan.microbatches + k) * 2 + upward
+
+    # -- parameters and gradients
+
+    def _gather(self, a: Action, state: StepState) -> Handle:
+        bucket = self.buckets[a.unit]
+        out = bucket.materialize() if bucket.zero == 3 else bucket.whole
+        return stamp_end(self.comm.all_gather(out, bucket.shard, a.axis, a))
+
+    def _release(self, a: Action, state: StepState) -> None:
+        self.buckets[a.unit].release()
+
+    def _reduce(self, a: Action, state: StepState) -> Handle:
+        bucket = self.buckets[a.unit]
+        if a.axis == "tp":
+            handle = self.comm.all_reduce(bucket.replicated_grad, "tp", action=a)
+        elif a.op == "all_reduce":
+            handle = self.comm.all_reduce(bucket.grad if a.axis == "tie" else bucket.whole_grad, a.axis, action=a)
+        else:
+            target = bucket.reduction_target()
+            handle = self.comm.reduce_scatter(target, bucket.whole_grad, a.axis, a)
+            if bucket.zero >= 2:
+                handle.after.append(lambda: bucket.accumulate(target))
+        return stamp_end(handle)
+
+    # -- optimizer
+
+    def _optimize(self, a: Action, state: StepState) -> None:
+        with self.recorder.compute(a, (a.kind.value, "")):
+            loss, norm = self._global_scalars(state.loss)
+            factor = clip_factor(norm, self.job.training.clip)
+            with torch.no_grad():
+                for bucket in self.buckets.values():
+                    bucket.step(self.adam, factor, self.number + 1)
+        state.result = StepResult(loss, norm)
+
+    def _global_scalars(self, loss: float) -> tuple[float, float]:
+        """(loss, gradient norm) of the whole job: every rank adds only what no other rank adds."""
+        copies = self.at.pp in token_lanes(self.job)[1:]
+        counted = [b.squared_norm() for name, b in self.buckets.items() if not (copies and name == TOKENS)]
+        mine = torch.tensor(loss if self.at.tp == 0 else 0.0, dtype=torch.float64, device=self.device)
+        both = torch.stack([mine, torch.stack(counted).sum() if counted else torch.zeros_like(mine)])
+        for axis in ("tp", "pp", "dp"):
+            if self.comm.size(axis) > 1:
+                self.comm.now(self.comm.all_reduce(both, axis, stream="world"))
+        if both.is_meta:  # a rehearsal: there are no values
+            return 0.0, 0.0
+        loss, squared = both.tolist()
+        return loss, squared**0.5
+
+
+def _place(a: Action) -> tuple[int, int]:
+    assert a.stage is not None and a.microbatch is not None, a
+    return a.stage, a.microbatch
+
+
+def _nothing(a: Action, state: StepState) -> None:
+    """WAIT is no more than its waits."""
+
+
+def _stream(kind: Kind) -> str:
+    return "pp_act" if kind in (Kind.SEND_ACT, Kind.RECV_ACT) else "pp_grad"

@@ -1,0 +1,240 @@
+"""A job: which model to train, under which parallel plan, and how. The one input of the engine.
+
+A job is data. The command line, Python keywords, a TOML file and a web form all make the same `Job`,
+because all of them go through `Job.from_options`, whose names are the field names below.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+import tomli_w
+
+from engine.job.precision import PRECISIONS, Precision
+from engine.job.toml_file import read_toml
+
+Schedule = Literal["naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"]
+Axis = Literal["dp", "tp", "pp"]
+Recompute = Literal["none", "selective", "full"]
+PrecisionName = Literal["fp32", "mixed16", "mixed18"]
+
+REFERENCE_TOKENS = 4096
+SCHEDULES: tuple[Schedule, ...] = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v")
+
+
+class JobRefused(ValueError):
+    """The job cannot be run. The message is one sentence: the knob, the rule, the nearest valid settings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A GPT: pre-norm blocks, causal attention, GELU, learned positions."""
+
+    layers: int = 4
+    """Number of transformer blocks."""
+    hidden: int = 64
+    """Width of the residual stream, h."""
+    heads: int = 4
+    """Attention heads; each is hidden / heads wide."""
+    seq: int = 64
+    """Tokens per sequence, s."""
+    vocab: int = 256
+    """Vocabulary size. Text is read as bytes, so at least 256."""
+    tied: bool = False
+    """Use the token embedding as the output matrix too."""
+    dropout: float = 0.0
+    """Dropout probability; more than 0 can only be simulated, since random masks prove nothing equal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How the model is spread over dp × tp × pp ranks."""
+
+    dp: int = 1
+    """Data-parallel degree: replicas, each with its own part of the batch."""
+    tp: int = 1
+    """Tensor-parallel degree: ranks that split every matrix of a layer."""
+    pp: int = 1
+    """Pipeline-parallel degree: ranks that hold different layers."""
+    zero: int = 0
+    """ZeRO stage: 0 replicates, 1 shards the optimizer, 2 also gradients, 3 also parameters."""
+    schedule: Schedule = "1f1b"
+    """Order in which a pipeline runs its micro-batches."""
+    microbatches: int = 4
+    """Micro-batches per step, on each data-parallel rank."""
+    chunks: int = 1
+    """Model chunks (virtual stages) per pipeline rank; 2 for zb-v, more than 1 else only for interleaved."""
+    sequence_parallel: bool = False
+    """Split norms and residuals along the sequence inside the tensor group."""
+    overlap: bool = True
+    """Start messages, gathers and gradient reductions early and compute meanwhile; off: wait for each at once."""
+    prefetch: int = 1
+    """ZeRO-3: how many units ahead of their use parameters are gathered."""
+    keep_gathered: bool = False
+    """ZeRO-3: gather parameters once a step and keep them, instead of before every use."""
+    bucket_kb: int = 160
+    """ZeRO-0/1: gradients are reduced in buckets of about this many KiB, last layers first. torch's DDP takes 25,600;
+    small models need small buckets for the reductions to run under backward."""
+    recompute: Recompute = "none"
+    """Activations computed again in backward instead of kept: none, selective (inside attention) or full (blocks)."""
+    order: str = "tp-dp-pp"
+    """Rank order, fastest-varying axis first."""
+    partition: tuple[int, ...] | None = None
+    """Blocks in each stage, first to last; default: balanced by cost, embedding and head included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What is trained on, for how long, and how the optimizer moves."""
+
+    steps: int = 3
+    """Optimizer steps."""
+    batch: int = 16
+    """Global batch: sequences per step over all data-parallel ranks and micro-batches."""
+    lr: float = 1e-3
+    """Adam's learning rate."""
+    clip: float = 1.0
+    """Clip the global gradient norm to this; 0 never clips."""
+    precision: PrecisionName = "fp32"
+    """Bytes of parameters, gradients, optimizer: fp32 4+4+8, mixed16 2+2+12, mixed18 2+4+12; mixed only simulated."""
+    seed: int = 0
+    """Seed of the initial weights and of the order of the data."""
+    text: str | None = None
+    """A text file to train on, read as bytes; default: the documentation that ships with Python."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """Where the run is put to see how long it would take. It changes nothing that is computed."""
+
+    cluster: str = ""
+    """A described cluster, by preset name or TOML file, to replay the run on; `lab clusters` lists the presets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Model, plan and training decide what a run computes, hardware what its replay is timed on."""
+
+    model: Model = field(default_factory=Model)
+    plan: Plan = field(default_factory=Plan)
+    training: Training = field(default_factory=Training)
+    hardware: Hardware = field(default_factory=Hardware)
+
+    @property
+    def world_size(self) -> int:
+        return self.plan.dp * self.plan.tp * self.plan.pp
+
+    @property
+    def microbatch_size(self) -> int:
+        """Sequences in one micro-batch on one data-parallel rank, b."""
+        return self.training.batch // (self.plan.dp * self.plan.microbatches)
+
+    @property
+    def effective_zero(self) -> int:
+        """With one data-parallel rank there is nobody to shard with, so every ZeRO stage is stage 0."""
+        return self.plan.zero if self.plan.dp > 1 else 0
+
+    @property
+    def precision(self) -> Precision:
+        return PRECISIONS[self.training.precision]
+
+    @property
+    def scatters_sequence(self) -> bool:
+        return self.plan.sequence_parallel and self.plan.tp > 1
+
+    def one_process(self) -> Job:
+        """The same model, data and optimizer on a single process: what every run is compared with.
+
+        It depends on model and training alone: as few micro-batches as keep each within `REFERENCE_TOKENS`.
+        """
+        batch = self.training.batch
+        most = min(batch, max(1, REFERENCE_TOKENS // self.model.seq))  # sequences; few, however large the batch is
+        size = next((size for size in range(most, 0, -1) if batch % size == 0), 1)
+        return dataclasses.replace(self, plan=Plan(microbatches=batch // size), hardware=Hardware())
+
+    def under(self, schedule: Schedule) -> Job:
+        """The job with another schedule, and the chunks that one needs: 2 for zb-v, at least 2 interleaved, else 1."""
+        if schedule == self.plan.schedule:
+            return self
+        chunks = {"zb-v": 2, "interleaved": max(self.plan.chunks, 2)}.get(schedule, 1)
+        partition = self.plan.partition if chunks == self.plan.chunks else None  # it has an entry for each stage
+        plan = dataclasses.replace(self.plan, schedule=schedule, chunks=chunks, partition=partition)
+        return dataclasses.replace(self, plan=plan)
+
+    def options(self) -> dict[str, Any]:
+        """The job as one flat mapping, the inverse of `from_options`."""
+        return {name: value for part in _PARTS for name, value in vars(getattr(self, part)).items()}
+
+    @classmethod
+    def from_options(cls, base: Job | None = None, **options: Any) -> Job:
+        """Builds a job from flat names (`dp=2, layers=8`), starting from `base`.
+
+        Raises `JobRefused` for an unknown name or a value of the wrong type. The rules between knobs are
+        `engine.job.rules.check`.
+        """
+        home = {f.name: part for part, kind in _PARTS.items() for f in fields(kind)}
+        changes: dict[str, dict[str, Any]] = {part: vars(getattr(base or cls(), part)) for part in _PARTS}
+        for name, value in options.items():
+            if name not in home:
+                near = difflib.get_close_matches(name, home, n=1, cutoff=0.5)
+                hint = f": did you mean {near[0]}?" if near else f": the options are {', '.join(home)}."
+                raise JobRefused(f"there is no option called {name!r}{hint}")
+            changes[home[name]] = {**changes[home[name]], name: value}
+        return cls(**{part: _typed(part, changes[part]) for part in _PARTS})
+
+    @classmethod
+    def from_toml(cls, path: Path, **overrides: Any) -> Job:
+        """Reads a job file: tables [model], [plan], [training], [hardware]. Raises `JobRefused` with the reason."""
+        try:
+            tables = read_toml(path, "the job file")
+        except ValueError as error:
+            raise JobRefused(str(error)) from error
+        options: dict[str, Any] = {}
+        tables_known = ", ".join(f"[{part}]" for part in _PARTS)
+        for part, values in tables.items():
+            if part not in _PARTS or not isinstance(values, dict):
+                raise JobRefused(f"the job file {path} has {part!r}: its tables are {tables_known}.")
+            for name in values:
+                if name not in {f.name for f in fields(_PARTS[part])}:
+                    raise JobRefused(f"the job file {path} has {name!r} in [{part}], where it does not belong.")
+            options |= values
+        return cls.from_options(**(options | overrides))
+
+    def to_toml(self) -> str:
+        tables = {part: {k: v for k, v in vars(getattr(self, part)).items() if v is not None} for part in _PARTS}
+        return tomli_w.dumps(tables)
+
+
+_PARTS: dict[str, type[Any]] = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware}
+
+
+def _typed(part: str, values: dict[str, Any]) -> Any:
+    """`values` as the dataclass of a part, types checked; a refusal says in plain words which field is wrong."""
+    try:
+        return _adapter(part).validate_python(values)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        wanted = next((words for start, words in _WANTED.items() if first["type"].startswith(start)), first["msg"])
+        choices = first.get("ctx", {}).get("expected", "").replace("'", "")
+        raise JobRefused(f"{name}={values[name]!r} is not valid: use {choices or wanted}.") from error
+
+
+@cache
+def _adapter(part: str) -> pydantic.TypeAdapter[Any]:
+    return pydantic.TypeAdapter(_PARTS[part])  # dear to make
+
+
+_WANTED = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "text",
+    "tuple": "whole numbers, such as 2,2",
+}

@@ -1,0 +1,230 @@
+"""The rules a job must obey, each answered in the user's words before any process starts."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.job.job import Job, JobRefused, Plan
+
+BYTE_VALUES = 256
+MAX_LOCAL_RANKS = 128
+MAX_RANKS = 32_768  # in a simulation
+MAX_NUMBER = 10**13  # of sizes; a larger one can neither be run nor simulated, and its divisors would take long to find
+MAX_LAYER_RUNS = 100_000  # forwards of a block in one step; the program of a step is a list in memory
+
+
+def check(job: Job) -> None:
+    """Raises `JobRefused` with the first rule the job breaks; says nothing about this machine's size."""
+    for complaint in _complaints(job):
+        raise JobRefused(complaint)
+
+
+def check_ranks(job: Job) -> None:
+    """Raises `JobRefused` for more ranks than can be simulated."""
+    if job.world_size > MAX_RANKS:
+        raise JobRefused(
+            f"dp × tp × pp = {job.world_size:,} ranks are more than the {MAX_RANKS:,} that can be simulated:"
+            " use smaller degrees."
+        )
+
+
+def check_reference(job: Job) -> None:
+    """Raises `JobRefused` if the one process that a run is compared with would have too long a step."""
+    one, batch = job.one_process(), job.training.batch
+    if one.model.layers * one.plan.microbatches > MAX_LAYER_RUNS:
+        raise JobRefused(
+            f"batch={batch} takes one process, which the run is compared with, {one.plan.microbatches:,} micro-batches,"
+            f" over {MAX_LAYER_RUNS:,} layer runs a step: use a smaller batch, or compare with nothing (--no-parity)."
+        )
+
+
+def check_here(job: Job, bytes_needed: int, bytes_available: int) -> None:
+    """Raises `JobRefused` if real processes here cannot run the job: its kind, their number, or their memory."""
+    if job.training.precision != "fp32":
+        raise JobRefused(
+            f"precision={job.training.precision} can only be simulated so far: use precision=fp32, or `lab simulate`."
+        )
+    if job.model.dropout:
+        raise JobRefused(
+            f"dropout={job.model.dropout} can only be simulated: real runs are compared with one process, and random"
+            " masks would make them differ; use dropout=0, or `lab simulate`."
+        )
+    if job.world_size > MAX_LOCAL_RANKS:
+        raise JobRefused(
+            f"dp × tp × pp = {job.world_size} processes are too many for one machine:"
+            f" use degrees whose product is at most {MAX_LOCAL_RANKS}."
+        )
+    if bytes_needed > bytes_available:
+        raise JobRefused(
+            f"this job needs about {_gigabytes(bytes_needed)} and this machine has {_gigabytes(bytes_available)} free:"
+            " use fewer layers, a smaller hidden or vocab, or a smaller batch."
+        )
+
+
+def notes(job: Job) -> list[str]:
+    """Settings that are legal but change nothing in this job, so that nobody waits for their effect."""
+    plan, said = job.plan, []
+    if plan.sequence_parallel and plan.tp == 1:
+        said.append("sequence_parallel has no effect with tp=1.")
+    if plan.zero and plan.dp == 1:
+        said.append(f"zero={plan.zero} has no effect with dp=1: there is no other replica to shard with.")
+    if plan.keep_gathered and plan.zero != 3:
+        said.append(f"keep_gathered has no effect with zero={plan.zero}: it is a ZeRO-3 setting.")
+    if plan.schedule == "naive" and plan.pp == 1:
+        said.append("schedule=naive has no effect with pp=1: there is no pipeline.")
+    if plan.prefetch != Plan.prefetch and (why := _no_prefetch(job)):
+        said.append(f"prefetch={plan.prefetch} has no effect {why}.")
+    if plan.bucket_kb != Plan.bucket_kb and (plan.dp == 1 or plan.zero >= 2):
+        why = "dp=1: no gradients are reduced" if plan.dp == 1 else f"zero={plan.zero}: it reduces unit by unit"
+        said.append(f"bucket_kb={plan.bucket_kb} has no effect with {why}.")
+    if not plan.overlap and job.world_size == 1:
+        said.append("overlap=false has no effect with one rank: nothing is communicated.")
+    return said
+
+
+def _no_prefetch(job: Job) -> str:
+    """Why gathering ahead changes nothing, "" if it does."""
+    plan = job.plan
+    if job.effective_zero < 3:
+        return f"with {f'zero={plan.zero}' if plan.zero < 3 else 'dp=1'}: only ZeRO-3 gathers parameters"
+    return "" if plan.overlap else "with overlap off: each gather is waited for where it is issued"
+
+
+def _complaints(job: Job) -> Iterator[str]:
+    yield from _plain_numbers(job)
+    yield from _model_rules(job)
+    yield from _pipeline_rules(job)
+    yield from _data_rules(job)
+
+
+def _plain_numbers(job: Job) -> Iterator[str]:
+    options = job.options()
+    whole = ("layers", "hidden", "heads", "seq", "vocab", "dp", "tp", "pp", "microbatches", "chunks")
+    for name in (*whole, "bucket_kb", "steps", "batch"):
+        if options[name] < 1:
+            yield f"{name}={options[name]} is too small: use 1 or more."
+    for name in ("hidden", "heads", "seq"):
+        if options[name] > MAX_NUMBER:
+            yield f"{name}={options[name]} is too large: use at most {MAX_NUMBER:,}."
+    if not 0 <= job.plan.zero <= 3:
+        yield f"zero={job.plan.zero} is not a ZeRO stage: use 0, 1, 2 or 3."
+    if job.plan.prefetch < 0:
+        yield f"prefetch={job.plan.prefetch} is negative: use 0 (gather when needed) or more."
+    if not (math.isfinite(job.training.lr) and job.training.lr > 0):
+        yield f"lr={job.training.lr} is not a positive number: use for example 0.001."
+    if not (math.isfinite(job.training.clip) and job.training.clip >= 0):
+        yield f"clip={job.training.clip} is not a size: use 0 (never clip) or a positive number."
+    if not 0 <= job.model.dropout < 1:
+        yield f"dropout={job.model.dropout} is not a probability below 1: use 0 (none) or for example 0.1."
+    if not 0 <= job.training.seed < 2**63:
+        yield f"seed={job.training.seed} is out of range: use 0 to {2**63 - 1}."
+    if sorted(job.plan.order.split("-")) != ["dp", "pp", "tp"]:
+        yield f"order={job.plan.order!r} does not name each axis once: use for example tp-dp-pp or dp-tp-pp."
+
+
+def _model_rules(job: Job) -> Iterator[str]:
+    model, plan = job.model, job.plan
+    if model.hidden % model.heads:
+        fitting = [d for d in _divisors(model.hidden) if d % plan.tp == 0] or _divisors(model.hidden)
+        yield f"heads={model.heads} does not divide hidden={model.hidden}: use {_any_of(fitting, model.heads)}."
+    common = math.gcd(model.heads, model.seq) if job.scatters_sequence else model.heads
+    for name, length in (("heads", model.heads), ("seq", model.seq)):
+        if common % plan.tp and length % plan.tp:
+            why = "sequence_parallel: " if name == "seq" else ""
+            yield f"{why}tp={plan.tp} does not divide {name}={length}: use {_any_of(_divisors(common), plan.tp)}."
+    if model.vocab < BYTE_VALUES:
+        yield f"vocab={model.vocab} cannot hold the {BYTE_VALUES} byte values of the text: use {BYTE_VALUES} or more."
+
+
+def _pipeline_rules(job: Job) -> Iterator[str]:
+    model, plan = job.model, job.plan
+    stages = plan.pp * plan.chunks
+    if plan.schedule == "interleaved":
+        if plan.pp == 1:
+            yield "schedule=interleaved needs a pipeline and pp=1: use pp=2 or more, or schedule=1f1b."
+        if plan.chunks == 1:
+            yield "schedule=interleaved needs several model chunks on each rank and chunks=1: use chunks=2 or more."
+        if plan.microbatches % plan.pp:
+            near = _nearest_multiples(plan.microbatches, plan.pp)
+            yield f"schedule=interleaved: pp={plan.pp} does not divide microbatches={plan.microbatches}: use {near}."
+    elif plan.schedule == "zb-v":
+        if plan.chunks != 2:
+            yield f"schedule=zb-v runs two model chunks on each rank and chunks={plan.chunks}: use chunks=2."
+    elif plan.chunks > 1:
+        yield f"chunks={plan.chunks} needs schedule=interleaved; schedule={plan.schedule} has one chunk: use chunks=1."
+    if plan.schedule.startswith("zb-") and plan.pp == 1:
+        yield f"schedule={plan.schedule} needs a pipeline and pp=1: use pp=2 or more, or schedule=1f1b."
+    if model.layers * plan.microbatches > MAX_LAYER_RUNS:
+        yield (
+            f"layers={model.layers} × microbatches={plan.microbatches} is over {MAX_LAYER_RUNS:,} layer runs a step:"
+            f" use microbatches={max(1, MAX_LAYER_RUNS // model.layers)} or less and at most {MAX_LAYER_RUNS:,} layers."
+        )
+    if stages > model.layers:
+        yield (
+            f"pp={plan.pp} × chunks={plan.chunks} makes {stages} stages and layers={model.layers} cannot fill them:"
+            f" use layers={stages} or more, or pp × chunks of at most {model.layers}."
+        )
+    if plan.partition is not None:
+        if len(plan.partition) != stages:
+            yield f"partition={_csv(plan.partition)} has {len(plan.partition)} entries: use {stages}, one a stage."
+        if min(plan.partition, default=0) < 1 or sum(plan.partition) != model.layers:
+            yield (
+                f"partition={_csv(plan.partition)} must share out layers={model.layers}, at least 1 to each stage:"
+                f" use for example {_csv(_even(model.layers, stages))}."
+            )
+
+
+def _data_rules(job: Job) -> Iterator[str]:
+    plan, batch = job.plan, job.training.batch
+    if batch % (plan.dp * plan.microbatches):
+        pieces = plan.dp * plan.microbatches
+        yield (
+            f"dp={plan.dp} × microbatches={plan.microbatches} = {pieces} does not divide batch={batch}:"
+            f" use batch={_nearest_multiples(batch, pieces)}."
+        )
+    text = job.training.text
+    if text is not None:
+        if not _is_file(text):
+            yield f"text={text!r} is not a file that exists: name a readable text file."
+        elif not os.access(text, os.R_OK):
+            yield f"text={text!r} is a file you may not read: name a readable text file."
+        elif Path(text).stat().st_size < job.model.seq + 2:
+            yield f"text={text!r} is shorter than seq={job.model.seq}: use a longer file or a smaller seq."
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # such as a name that is too long
+        return False
+
+
+def _gigabytes(nbytes: int) -> str:
+    return f"{nbytes / 1e9:,.1f} GB" if nbytes < 10**15 else f"{nbytes / 1e15:,.0f} million GB"
+
+
+def _divisors(total: int) -> list[int]:
+    low = [d for d in range(1, math.isqrt(total) + 1) if total % d == 0]
+    return sorted({*low, *(total // d for d in low)})
+
+
+def _any_of(valid: list[int], wanted: int, most: int = 5) -> str:
+    """The valid settings nearest to the wanted one, in words."""
+    near = sorted(sorted(valid, key=lambda v: abs(v - wanted))[:most])
+    return " or ".join(filter(None, [", ".join(map(str, near[:-1])), str(near[-1])]))
+
+
+def _nearest_multiples(value: int, of: int) -> str:
+    below, above = value // of * of, (value // of + 1) * of
+    return f"{below} or {above}" if below else f"{above}"
+
+
+def _even(layers: int, stages: int) -> tuple[int, ...]:
+    return tuple(layers // stages + (s < layers % stages) for s in range(stages))
+
+
+def _csv(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))

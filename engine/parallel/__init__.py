@@ -1,1 +1,0 @@
-"""The sharded layers and the collectives that their forward and backward need."""

@@ -1,1 +1,0 @@
-"""Passes: pure functions that turn a schedule into a full program, one kind of parallelism each."""

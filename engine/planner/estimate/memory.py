@@ -1,0 +1,152 @@
+"""What every plan of a shape holds at most, in closed form: the peaks of `engine.prediction.peak_memory` without its
+programs.
+
+Bytes are those of the pipeline rank with the highest total. State is exact. The total is the sum of the categories' own
+peaks, which fall almost together: a percent or two above the true peak on average. Interleaved stages with many
+messages in flight have their peaks apart, and there it may be 15 % above.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.job.job import Job, Plan, Schedule
+from engine.planner.estimate.distinct_stages import LaneKind, held, in_use, lane_kinds
+from engine.planner.plans import RECOMPUTES, Shape, Space, Variants
+from engine.prediction.formulas import activation_bytes, in_flight_formula, kept_bytes, message_bytes
+
+Numbers = NDArray[np.int64]
+CATEGORIES = ("params", "grads", "optimizer", "activations", "gathered", "buffers")
+RECEIVED = 1
+"""Messages received ahead. Besides them a rank holds those sent and not known to have arrived: one for every forward
+whose gradient has not come back."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """Bytes for one sequence a micro-batch, which all are proportional to it.
+
+    kept, whole: [3 units, 2 sequence parallel, 3 recompute], left by a forward, and saved once recomputed.
+    message: [2 sequence parallel].
+    """
+
+    kept: Numbers
+    whole: Numbers
+    message: Numbers
+
+
+def sizes(job: Job, tp: int) -> Sizes:
+    """Of units of the job under tensor-parallel degree `tp`."""
+    kept, whole, message = np.zeros((3, 2, 3), np.int64), np.zeros((3, 2, 3), np.int64), np.zeros(2, np.int64)
+    training = dataclasses.replace(job.training, batch=1)
+    for scatter in range(2 if tp > 1 and job.model.seq % tp == 0 else 1):
+        for r, recompute in enumerate(RECOMPUTES):
+            plan = dataclasses.replace(
+                job.plan, dp=1, tp=tp, microbatches=1, sequence_parallel=bool(scatter), recompute=recompute
+            )
+            one = dataclasses.replace(job, plan=plan, training=training)
+            message[scatter] = message_bytes(one)
+            for u, unit in enumerate(("embedding", "block0", "head")):
+                kept[u, scatter, r], whole[u, scatter, r] = kept_bytes(one, unit), activation_bytes(one, unit)
+    return Sizes(kept, whole, message)
+
+
+def peaks(space: Space, shape: Shape, many: Variants, unit: Sizes) -> Numbers:
+    """Bytes on the worst pipeline rank of each plan, [categories, plans]."""
+    of_kinds = [_lane(space, shape, many, unit, kind) for kind in lane_kinds(space.job, shape)]
+    stacked = np.stack(of_kinds)
+    worst = stacked.sum(axis=1).argmax(axis=0)
+    return np.asarray(stacked[worst, :, np.arange(len(many))].T)
+
+
+def _lane(space: Space, shape: Shape, many: Variants, unit: Sizes, kind: LaneKind) -> Numbers:
+    """[categories, plans] of the first pipeline rank of a kind, which of all of them holds most micro-batches."""
+    job = space.job
+    size = space.job.training.batch // shape.dp // many.microbatches
+    out = np.zeros((len(CATEGORIES), len(many)), np.int64)
+    out[3] = _activations(shape, many, unit, kind, job) * size
+    if shape.pp > 1:
+        unproven = _micro_batches(job, shape, kind.lanes[0], many.microbatches)
+        if shape.pp == 2:  # both neighbours are one rank, so that every message says something about the others
+            unproven = np.minimum(unproven, 4)
+        out[5] = (unproven + RECEIVED) * unit.message[many.sequence] * size
+    for zero in np.unique(many.zero):
+        mine = many.zero == zero
+        has, e = held(job, shape, kind, int(zero)), job.precision
+        whole, shard = has.padded.sum(), has.shard.sum()
+        out[0, mine] = (shard if zero == 3 else whole) * e.compute
+        out[1, mine] = (shard if zero >= 2 else whole) * e.grad
+        out[2, mine] = (shard if zero else whole) * e.optimizer
+        if zero == 3:
+            out[4, mine] = _most_gathered(job, kind, has.padded) * e.compute
+        if zero >= 2:
+            out[5, mine] += _most_reduced(has.padded, has.shard) * e.grad
+    return out
+
+
+def _most_gathered(job: Job, kind: LaneKind, padded: Numbers) -> int:
+    """Elements gathered at a time: the unit in use and those ahead of it."""
+    if job.plan.keep_gathered:
+        return int(padded.sum())
+    uses = in_use(job.model, kind, padded)
+    window = min(1 + (job.plan.prefetch if job.plan.overlap else 0), len(uses))
+    return int(max(uses[i : i + window].sum() for i in range(len(uses) - window + 1)))
+
+
+def _most_reduced(padded: Numbers, shard: Numbers) -> int:
+    """Elements of gradients on their way: the buffer that is filled, and one that is being reduced into a shard."""
+    both = padded + shard
+    if len(both) == 1:
+        return int(both[0])
+    return int(max(both[i] + both[i + 1] for i in range(len(both) - 1)))
+
+
+def _activations(shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, job: Job) -> Numbers:
+    """Bytes at the peak for one sequence a micro-batch."""
+    kept = unit.kept[:, many.sequence, many.recompute]
+    again = np.maximum(unit.whole[1, many.sequence, many.recompute] - kept[1], 0)  # a block that is computed again
+    if shape.schedule == "interleaved":
+        peak = np.zeros(len(many), np.int64)
+        for rounds in np.unique(np.minimum(many.microbatches // shape.pp, 2)):
+            mine = np.minimum(many.microbatches // shape.pp, 2) == rounds
+            peak[mine] = (_in_flight(shape.pp, shape.chunks, kind, int(rounds)) @ kept[:, mine]).max(axis=0)
+    else:
+        at_once = _micro_batches(job, shape, kind.lanes[0], many.microbatches)
+        peak = at_once * (kind.counts @ kept)
+    if not kind.last:
+        return np.asarray(peak + again)
+    return np.asarray(peak + np.maximum(again - kept[2], 0))  # the head's are gone before a block is computed again
+
+
+def _micro_batches(job: Job, shape: Shape, lane: int, microbatches: Numbers) -> Numbers:
+    """`in_flight_formula` of each number of micro-batches."""
+    values, inverse = np.unique(microbatches, return_inverse=True)
+    held_at_once = [_at_once(shape.schedule, shape.pp, shape.chunks, m, lane) for m in values.tolist()]
+    return np.array(held_at_once, np.int64)[inverse]
+
+
+@lru_cache(maxsize=65536)
+def _at_once(schedule: Schedule, pp: int, chunks: int, microbatches: int, lane: int) -> int:
+    return in_flight_formula(Job(plan=Plan(schedule=schedule, pp=pp, chunks=chunks, microbatches=microbatches)), lane)
+
+
+@lru_cache(maxsize=4096)
+def _in_flight(p: int, v: int, kind: LaneKind, rounds: int) -> Numbers:
+    """Interleaved: embeddings, blocks and heads in flight whenever a forward has just been added, [moments, 3].
+
+    Two rounds of p micro-batches show all there is; more repeat them.
+    """
+    z = kind.lanes[0]
+    chunk = np.arange(rounds * v * p) // p % v
+    held_by = np.zeros((v, 3), np.int64)
+    held_by[:, 1] = kind.blocks
+    held_by[0, 0], held_by[-1, 2] = kind.first, kind.last
+    ups = np.cumsum(held_by[chunk], axis=0)
+    downs = np.concatenate([np.zeros((1, 3), np.int64), np.cumsum(held_by[v - 1 - chunk], axis=0)])
+    warmup = min((v - 1) * p + 2 * (p - 1 - z), len(chunk) - 1)
+    return np.unique(ups[warmup:] - downs[: len(chunk) - warmup], axis=0)

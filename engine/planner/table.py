@@ -1,0 +1,123 @@
+"""Plans that fit, as a table: their knobs, bytes and seconds in columns, so that thousands can be compared at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.job.job import SCHEDULES, Job
+from engine.planner.estimate.estimate import PARTS, Estimator
+from engine.planner.estimate.memory import CATEGORIES, peaks
+from engine.planner.plans import Shape, Variants, job_of
+
+Numbers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Legal = list[tuple[Shape, Variants]]
+COLUMNS = ("tp", "pp", "schedule", "chunks", "zero", "microbatch size", "sequence_parallel", "recompute")
+"""Knobs that say which plan it is; dp and the number of micro-batches follow from them."""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Plans that do not fit because of one category: the first, in the order of CATEGORIES, that is over the limit with
+    those before it. example: the one with the least too much, `over` bytes."""
+
+    category: str
+    count: int
+    example: Job
+    over: int
+
+
+@dataclass(frozen=True, eq=False)
+class PlanTable:
+    """knobs: [plans, COLUMNS]. memory: [CATEGORIES, plans]. parts: [PARTS, plans]. where: (shape, variant) of each."""
+
+    estimator: Estimator
+    shapes: Legal
+    where: Numbers
+    knobs: Numbers
+    memory: Numbers
+    parts: Floats
+
+    def __len__(self) -> int:
+        return len(self.where)
+
+    @property
+    def seconds(self) -> Floats:
+        return np.asarray(self.parts.sum(axis=0))
+
+    def job(self, i: int) -> Job:
+        at, variant = self.where[i].tolist()
+        shape, many = self.shapes[at]
+        return job_of(self.estimator.space, shape, many, variant)
+
+    def nearest(self, i: int) -> dict[str, int]:
+        """By knob, the plan that has another value of it and differs from plan `i` in as few others as there can be;
+        of several the fastest. A knob that no other plan turns is left out."""
+        same = self.knobs == self.knobs[i]
+        seconds, found = self.seconds, {}
+        for k, name in enumerate(COLUMNS):
+            others = np.flatnonzero(~same[:, k])
+            if len(others):
+                changed = (~same[others]).sum(axis=1)
+                close = others[changed == changed.min()]
+                found[name] = int(close[seconds[close].argmin()])
+        return found
+
+
+def fitting(estimator: Estimator, legal: Legal, limit: int) -> tuple[PlanTable, tuple[Dropped, ...]]:
+    """The plans whose peak is at most `limit` bytes, estimated; and those that are not, by what is too much."""
+    kept, memory, lost = [], [], _Lost(estimator, limit)
+    for shape, many in legal:
+        held = peaks(estimator.space, shape, many, estimator.unit_sizes(shape.tp))
+        fits = held.sum(axis=0) <= limit
+        lost.note(shape, many.where(~fits), held[:, ~fits])
+        if fits.any():
+            kept.append((shape, many.where(fits)))
+            memory.append(held[:, fits])
+    if not kept:
+        none = np.empty((0, len(COLUMNS)), np.int64)
+        return PlanTable(estimator, [], none[:, :2], none, none.T, np.empty((len(PARTS), 0))), lost.dropped()
+    where = [np.stack([np.full(len(many), i), np.arange(len(many))], axis=1) for i, (_, many) in enumerate(kept)]
+    knobs = [_knobs(estimator, shape, many) for shape, many in kept]
+    parts = [estimator.parts(shape, many) for shape, many in kept]
+    whole = PlanTable(
+        estimator, kept, np.concatenate(where), np.concatenate(knobs), np.concatenate(memory, axis=1),
+        np.concatenate(parts, axis=1),
+    )  # fmt: skip
+    return whole, lost.dropped()
+
+
+def _knobs(estimator: Estimator, shape: Shape, many: Variants) -> Numbers:
+    alike = (shape.tp, shape.pp, SCHEDULES.index(shape.schedule), shape.chunks)
+    size = estimator.job.training.batch // shape.dp // many.microbatches
+    return np.column_stack([np.full((len(many), len(alike)), alike), many.zero, size, many.sequence, many.recompute])
+
+
+class _Lost:
+    """Counts the plans that do not fit."""
+
+    def __init__(self, estimator: Estimator, limit: int) -> None:
+        self.estimator, self.limit = estimator, limit
+        self.counts: dict[int, int] = {}
+        self.least: dict[int, tuple[int, Shape, Variants, int]] = {}
+
+    def note(self, shape: Shape, many: Variants, held: Numbers) -> None:
+        if not len(many):
+            return
+        over, breaks = held.sum(axis=0) - self.limit, (np.cumsum(held, axis=0) > self.limit).argmax(axis=0)
+        for category in np.unique(breaks).tolist():
+            mine = np.flatnonzero(breaks == category)
+            best = int(mine[over[mine].argmin()])
+            self.counts[category] = self.counts.get(category, 0) + len(mine)
+            if category not in self.least or over[best] < self.least[category][0]:
+                self.least[category] = (int(over[best]), shape, many, best)
+
+    def dropped(self) -> tuple[Dropped, ...]:
+        found = []
+        for category, count in sorted(self.counts.items()):
+            over, shape, many, i = self.least[category]
+            found.append(Dropped(CATEGORIES[category], count, job_of(self.estimator.space, shape, many, i), over))
+        return tuple(found)

@@ -1,1 +1,0 @@
-"""The planner's parts: which plans are legal, what each holds and takes, and why one wins."""

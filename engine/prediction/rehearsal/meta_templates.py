@@ -1,0 +1,127 @@
+"""Finds the templates of computations by executing each distinct unit once, at full size, on the meta device.
+
+Meta tensors have shapes and no data, so the runtime, the layers and the optimizer run as they are, whatever the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from engine.communication.comm import Comm, Group
+from engine.execution.runtime import Runtime
+from engine.job.job import Job
+from engine.job.mesh import mesh_of
+from engine.model.params import Param
+from engine.prediction.rehearsal.templates import Piece, Template, Templates, unit_job, unit_kind
+from engine.program.compile import compile_lanes
+from engine.program.program import Action, Kind, Program
+from engine.program.schedules.one_f_one_b import gpipe
+from engine.program.schedules.zero_bubble import zb_h1
+from engine.recording.ledger import Ledger
+from engine.recording.recorder import Recorder, Row
+
+META = torch.device("meta")
+
+
+class SilentComm(Comm):
+    """Writes down every collective as `Comm` does, and moves nothing. Remembers the axis of each row."""
+
+    def __init__(self, rank: int, groups: dict[str, Group], backend: str) -> None:
+        super().__init__(rank, backend, groups, Recorder(rank))
+        self.axes: dict[int, str] = {}
+
+    def _start(self, axis: str, collective: Callable[..., dist.Work | None], *tensors_and_op: Any) -> dist.Work:
+        return _Done()
+
+    def _row(self, op: str, axis: str, tensor: Tensor, stream: str, action: Action | None) -> Row:
+        row = super()._row(op, axis, tensor, stream, action)
+        self.axes[row.seq] = axis
+        return row
+
+
+class _Done(dist.Work):
+    """Work that was over before it began."""
+
+    def wait(self, *_: Any) -> bool:
+        return True
+
+    def get_future(self) -> Any:
+        future: torch.futures.Future[None] = torch.futures.Future()
+        future.set_result(None)
+        return future
+
+
+def _empty(param: Param) -> Tensor:
+    return torch.empty(param.shape, device=META)
+
+
+def execute_units(job: Job, backend: str, split: bool = False) -> Templates:
+    """(action kind, unit kind) → template of every computation of a job of
+    `engine.prediction.rehearsal.templates.unit_job`.
+
+    split: with backwards in two parts.
+    """
+    return _executed(job, backend, split)[0]
+
+
+def saved_bytes(job: Job) -> dict[str, int]:
+    """Unit kind → bytes that autograd keeps of one of it for the backward of a micro-batch.
+
+    Found by executing the units: an answer independent of `engine.prediction.formulas.activation_bytes`.
+    """
+    return dict(_executed(unit_job(job), "gloo", False)[1])
+
+
+@lru_cache(maxsize=512)
+def _executed(job: Job, backend: str, split: bool) -> tuple[Templates, dict[str, int]]:
+    """The templates of the job's units, and the bytes they save."""
+    comm = SilentComm(0, _groups(job, 0), backend)
+    program = compile_lanes(job, (zb_h1 if split else gpipe)(1, 1, 1))
+    only_units = Program(tuple(tuple(a for a in lane if a.kind is not Kind.STEP) for lane in program.lanes))
+    runtime = Runtime(job, only_units, 0, comm, META, Ledger(0), _empty)
+    shape = (job.model.seq + 1, job.microbatch_size)
+    runtime.execute([torch.zeros(shape, dtype=torch.int64, device=META)])
+    rows = comm.recorder.rows
+    templates = {
+        (row.kind, unit_kind(row.unit)): _template(row, rows, comm.axes)
+        for row in rows
+        if row.stream == "compute" and row.kind != "wait"
+    }
+    return templates, runtime.saved_bytes
+
+
+def execute_step(job: Job, lane: int, backend: str) -> Template:
+    """The template of the optimizer step on a lane of a job of `engine.prediction.rehearsal.templates.step_job`."""
+    rank, step = mesh_of(job).rank(0, 0, lane), Action(Kind.STEP)
+    comm = SilentComm(rank, _groups(job, rank), backend)
+    program = Program(tuple((step,) for _ in range(job.plan.pp)))
+    Runtime(job, program, rank, comm, META, Ledger(rank), _empty).run_step([], 0, lambda action: None)
+    rows = comm.recorder.rows
+    return _template(rows[0], rows, comm.axes)
+
+
+def _groups(job: Job, rank: int) -> dict[str, Group]:
+    mesh = mesh_of(job)
+    return {axis: Group(axis, tuple(mesh.group(axis, rank)), None) for axis in ("dp", "tp", "pp")}
+
+
+def _template(own: Row, rows: list[Row], axes: dict[int, str]) -> Template:
+    children = [row for row in rows if row.parent == own.seq]
+    return tuple(_piece(row, axes.get(row.seq, "")) for row in (own, *children))
+
+
+def _piece(row: Row, axis: str) -> Piece:
+    child = row.parent >= 0
+    return Piece(
+        stream=row.stream, kind=row.kind, name=row.name if child else "", op=row.op, axis=axis, group=row.group,
+        flops=row.cost.flops, touched_bytes=row.cost.touched_bytes, matmuls=row.cost.matmuls,
+        matmul_bytes=row.cost.matmul_bytes, operators=row.cost.operators, before_flops=row.before_flops,
+        batched_flops=row.cost.batched_flops, batched_bytes=row.cost.batched_bytes,
+        logical_bytes=row.logical_bytes, wire_bytes=row.wire_bytes,
+    )  # fmt: skip

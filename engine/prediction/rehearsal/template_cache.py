@@ -1,0 +1,104 @@
+"""Templates of computations, kept on disk, so that the next simulation of the same shapes need not load torch.
+
+A file's name holds a digest of everything its templates depend on, torch's version and this engine's source included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, fields
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+from engine.execution.reference import prune, source
+from engine.job.job import Job
+from engine.prediction.rehearsal.templates import Piece, Template, Templates, step_job, unit_job
+
+KEEP_BYTES = 16 * 2**20
+_DEFAULTS = {field.name: field.default for field in fields(Piece)}
+
+
+def unit_templates(job: Job, backend: str, folder: Path | None = None, split: bool = False) -> Templates:
+    """(action kind, unit kind) → template of every computation of the job's units; kept in `folder`, if given.
+
+    split: with backwards in two parts.
+    """
+    return _unit_templates(unit_job(job), backend, folder, split)
+
+
+def step_template(job: Job, lane: int, backend: str, folder: Path | None = None) -> Template:
+    """The template of the optimizer step on the ranks of a lane."""
+    return _step_template(*step_job(job, lane), backend, folder)
+
+
+@lru_cache(maxsize=512)
+def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) -> Templates:
+    def make() -> Templates:
+        from engine.prediction.rehearsal.meta_templates import execute_units  # torch, seconds to import
+
+        return execute_units(job, backend, split)
+
+    return _kept(folder, f"units{' split' * split}, {backend}\n{job.to_toml()}", make)
+
+
+@lru_cache(maxsize=512)
+def _step_template(job: Job, lane: int, backend: str, folder: Path | None) -> Template:
+    def make() -> Templates:
+        from engine.prediction.rehearsal.meta_templates import execute_step
+
+        return {("step", ""): execute_step(job, lane, backend)}
+
+    return _kept(folder, f"step of lane {lane}, {backend}\n{job.to_toml()}", make)["step", ""]
+
+
+def _kept(folder: Path | None, of: str, make: Callable[[], Templates]) -> Templates:
+    if folder is None:
+        return make()
+    parts = (of.encode(), source(), f"torch {version('torch')}".encode())
+    path = folder / f"{hashlib.sha256(b'/'.join(parts)).hexdigest()[:20]}.json"
+    found = _read(path)
+    if found is None:
+        found = make()
+        with suppress(OSError):  # a full disk, or a folder that may not be written: then it is made again next time
+            _write(path, found)
+            prune(folder, KEEP_BYTES)
+    return found
+
+
+def _read(path: Path) -> Templates | None:
+    """What a file holds; None if there is none, or it is damaged."""
+    try:
+        digest, _, text = path.read_text(encoding="utf-8").partition("\n")
+        if digest != _digest(text):
+            return None
+        rows = json.loads(text)
+        found = {(kind, unit): tuple(Piece(**piece) for piece in pieces) for kind, unit, pieces in rows}
+        os.utime(path)
+    except (OSError, ValueError, TypeError):
+        return None
+    return found or None
+
+
+def _write(path: Path, templates: Templates) -> None:
+    rows = [[kind, unit, [_shortened(piece) for piece in pieces]] for (kind, unit), pieces in templates.items()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(f".{os.getpid()}.part")
+    try:
+        text = json.dumps(rows)
+        draft.write_text(f"{_digest(text)}\n{text}", encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _shortened(piece: Piece) -> dict[str, str | int]:
+    return {name: value for name, value in asdict(piece).items() if value != _DEFAULTS[name]}

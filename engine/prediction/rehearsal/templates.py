@@ -1,0 +1,117 @@
+"""What one execution of an action writes into the recording, without its times: what rehearsed rows are made from.
+
+Knows no torch: `engine.prediction.rehearsal.rehearse` finds the templates of computations by executing them, those of
+messages, gathers and reductions follow from sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from engine.communication.collective_bytes import logical_bytes, wire_bytes
+from engine.job.job import Hardware, Job, Plan
+from engine.model.buckets import Bucket, lane_buckets
+from engine.model.params import replicated_size
+from engine.model.units import token_lanes
+from engine.prediction.formulas import message_bytes
+from engine.program.program import RECEIVES, SENDS, Action, Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """One row of the recording, with columns of `engine.recording.tables.Op`. axis: whose ranks are its peers."""
+
+    stream: str
+    kind: str
+    name: str = ""  # of a child; an action's own row is named after the action
+    op: str = ""
+    axis: str = ""
+    group: str = ""
+    flops: int = 0
+    touched_bytes: int = 0
+    matmuls: int = 0
+    matmul_bytes: int = 0
+    operators: int = 0
+    batched_flops: int = 0
+    batched_bytes: int = 0
+    before_flops: int = 0
+    logical_bytes: int = 0
+    wire_bytes: int = 0
+
+
+Template = tuple[Piece, ...]
+"""An action's own row, then the collectives inside it in order; empty for an action that writes no row."""
+
+Templates = dict[tuple[str, str], Template]
+"""(action kind, unit kind) → template."""
+
+WAIT: Template = (Piece(stream="compute", kind="wait"),)
+
+
+def unit_kind(unit: str) -> str:
+    """All blocks cost the same."""
+    return "block" if unit.startswith("block") else unit
+
+
+def unit_job(job: Job) -> Job:
+    """The job of one block, one micro-batch and one tensor group that executes each distinct unit of `job` once."""
+    plan = Plan(
+        tp=job.plan.tp, sequence_parallel=job.plan.sequence_parallel, recompute=job.plan.recompute,
+        schedule="gpipe", microbatches=1,
+    )  # fmt: skip
+    training = replace(job.training, batch=job.microbatch_size, steps=1, seed=0, lr=1.0, text=None)
+    return Job(model=replace(job.model, layers=1), plan=plan, training=training)
+
+
+def step_job(job: Job, lane: int) -> tuple[Job, int]:
+    """(the job, the first of its lanes) whose optimizer step writes the same rows as that of `lane` of `job`."""
+    alike = next(z for z in range(lane + 1) if _step_of(job, z) == _step_of(job, lane))
+    plan = replace(job.plan, microbatches=1)
+    training = replace(job.training, batch=job.microbatch_size * plan.dp, steps=1, seed=0, lr=1.0, text=None)
+    return replace(job, plan=plan, training=training, hardware=Hardware()), alike
+
+
+def _step_of(job: Job, lane: int) -> tuple[object, ...]:
+    """What decides the rows of a lane's optimizer step."""
+    copies = lane in token_lanes(job)[1:]
+    return copies, *((b.size, b.padded) for b in lane_buckets(job, lane))
+
+
+def communication_template(job: Job, action: Action, bucket: Bucket | None, backend: str) -> Template:
+    """The row of a message, gather or reduction; none for a release or a wait. bucket: the one the action names."""
+    if action.kind in SENDS or action.kind in RECEIVES:
+        stream, size = ("pp_act" if action.kind in _ACTIVATIONS else "pp_grad"), message_bytes(job)
+        return (
+            Piece(
+                stream=stream, kind=action.kind.value, op="message", axis=f"pp{action.peer}", group="pp",
+                logical_bytes=size, wire_bytes=size,
+            ),
+        )  # fmt: skip
+    if action.kind not in (Kind.GATHER, Kind.REDUCE):
+        return ()
+    assert bucket is not None
+    op, axis = action.op, action.axis
+    n = {"dp": job.plan.dp, "tp": job.plan.tp, "tie": 2}[axis]
+    size = _bytes_moved(job, action, bucket)
+    return (
+        Piece(
+            stream=axis, kind=action.kind.value, op=op, axis=axis, group=axis,
+            logical_bytes=logical_bytes(op, n, size), wire_bytes=wire_bytes(op, n, size, backend),
+        ),
+    )  # fmt: skip
+
+
+_ACTIVATIONS = (Kind.SEND_ACT, Kind.RECV_ACT)
+
+
+def _bytes_moved(job: Job, action: Action, bucket: Bucket) -> int:
+    """Size of the whole tensor that a collective works on."""
+    if action.kind is Kind.GATHER:
+        return bucket.padded * job.precision.compute
+    if action.axis == "tp":
+        elements = sum(replicated_size(job.model, job.plan.tp, unit) for unit in bucket.units)
+    elif action.axis == "tie":
+        elements = bucket.shard  # the whole bucket without ZeRO
+    else:
+        elements = bucket.padded
+    return elements * job.precision.grad

@@ -1,0 +1,152 @@
+"""Is a program right? Every layer once per micro-batch, messages matched, parameters present, no deadlock.
+
+A program may be written by hand, so a refusal names the action, says what it needs and when that would be ready, and
+shows the rank × time grid with the action marked. Here each action is read by itself; the rules about the program as
+a whole are in `engine.program.checks.rules`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+from engine.job.job import Job
+from engine.program.checks.context import Case, Complaint
+from engine.program.checks.rules import AXES, RULES
+from engine.program.dryrun import DryRun, dry_run
+from engine.program.program import EXECUTABLE, PASSES, RECEIVES, SENDS, Action, Kind, Program
+
+_LETTER = {
+    Kind.FORWARD: "F",
+    Kind.BACKWARD: "B",
+    Kind.BACKWARD_INPUT: "I",
+    Kind.BACKWARD_WEIGHT: "W",
+    Kind.RECOMPUTE: "R",
+}
+_HERE = "   <-- here"
+_CUT = "…"
+Mark = tuple[int, int]  # lane and position of the action in question; one past the last action is the lane's end
+
+
+class ProgramError(ValueError):
+    """The program would not train this job. The message says which action and why, and shows the grid."""
+
+
+def check_program(program: Program, job: Job) -> None:
+    """Raises `ProgramError` with the first fault found.
+
+    What a program holds needs no rule of its own. Each stage computes each micro-batch once, so a lane never holds
+    more than microbatches × chunks stage activations, and every activation, message, gathered parameter and gradient
+    buffer that these rules let in is used up by the end of the step.
+    """
+    if len(program.lanes) != job.plan.pp:
+        raise ProgramError(f"the program has {len(program.lanes)} lanes and pp={job.plan.pp} needs {job.plan.pp}.")
+    case = Case(program, job)
+    for rule in (_wellformed, *RULES):
+        for lane, position, wrong in rule(case):
+            where = program.lanes[lane][position] if position < len(program.lanes[lane]) else "the end"
+            picture = grid(program, (lane, position))
+            raise ProgramError(f"pipeline {lane}, at {where!s}: {wrong}\n{picture}")
+
+
+def _wellformed(case: Case) -> Iterator[Complaint]:
+    """Every action is one that a rank can execute, with all it takes, and names things that exist."""
+    for z, i, a in case.program:
+        if a.kind not in EXECUTABLE:
+            yield z, i, f"no rank can execute {a.kind}: the kinds are {', '.join(k for k in Kind if k in EXECUTABLE)}."
+        elif a.kind in PASSES or a.kind is Kind.RECOMPUTE:
+            yield from ((z, i, wrong) for wrong in _misplaced_unit(case, z, a))
+        elif a.kind in SENDS or a.kind in RECEIVES:
+            yield from ((z, i, wrong) for wrong in _misplaced_message(case, z, a))
+        elif a.kind is not Kind.STEP:
+            yield from ((z, i, wrong) for wrong in _misplaced_bucket(case, z, a))
+
+
+def _misplaced_unit(case: Case, z: int, a: Action) -> Iterator[str]:
+    stage = case.stage_of.get(a.unit)
+    if stage is None:
+        yield f"this model has no unit {a.unit!r}."
+    elif case.lane_of[stage] != z:
+        yield f"{a.unit} lives on pipeline {case.lane_of[stage]}."
+    elif a.stage != stage:
+        yield f"{a.unit} belongs to stage{stage}: write stage{stage}."
+    elif a.unit == "embedding" and a.kind in (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT):
+        yield "the embedding has no input to make a gradient for, so its backward is not split: write backward."
+    yield from _bad_microbatch(case, a)
+
+
+def _bad_microbatch(case: Case, a: Action) -> Iterator[str]:
+    if a.microbatch is None or not 0 <= a.microbatch < case.job.plan.microbatches:
+        yield f"micro-batches run from mb0 to mb{case.job.plan.microbatches - 1}."
+
+
+def _misplaced_message(case: Case, z: int, a: Action) -> Iterator[str]:
+    last = len(case.stages) - 1
+    other = None if a.stage is None else a.stage + (1 if a.kind in (Kind.SEND_ACT, Kind.RECV_GRAD) else -1)
+    if a.stage is None or other is None or not 0 <= a.stage <= last:
+        yield f"a message names the stage it leaves or reaches: write stage0 to stage{last}."
+    elif case.lane_of[a.stage] != z:
+        yield f"stage{a.stage} lives on pipeline {case.lane_of[a.stage]}."
+    elif not 0 <= other <= last:
+        yield f"stage{a.stage} has no neighbour on that side: the stages are stage0 to stage{last}."
+    elif case.lane_of[other] == z:
+        yield f"stage{other} is on the same rank, which needs no message."
+    elif a.peer != case.lane_of[other]:
+        arrow = "->" if a.kind in SENDS else "<-"
+        yield f"stage{other} lives on pipeline {case.lane_of[other]}: write {arrow}pp{case.lane_of[other]}."
+    yield from _bad_microbatch(case, a)
+
+
+def _misplaced_bucket(case: Case, z: int, a: Action) -> Iterator[str]:
+    if a.unit not in case.buckets[z]:
+        yield f"pipeline {z} has no bucket {a.unit!r}: it has {', '.join(case.buckets[z])}."
+    if a.kind is Kind.RELEASE and case.zero != 3:
+        yield f"only ZeRO-3 releases parameters, and here ranks keep them (ZeRO-{case.zero})."
+    if a.kind is Kind.GATHER and not case.zero:
+        yield "nothing is sharded here, so there is nothing to gather: that takes dp=2 or more and zero=1 or more."
+    elif a.kind is Kind.GATHER and (a.axis, a.op) != ("dp", "all_gather"):
+        yield "parameters are gathered by all_gather over dp: write all_gather @dp."
+    if a.kind in (Kind.REDUCE, Kind.WAIT) and a.axis not in AXES:
+        yield "it must name the axis of a reduction: write @dp, @tp or @tie."
+
+
+def grid(program: Program, mark: Mark | None = None, width: int | None = None) -> str:
+    """The rank × time picture of a program at unit costs, no wider than `width` characters (default: the terminal).
+
+    The marked action has a `*` in its cell; an action that takes no time is marked in the cell it comes before.
+    """
+    walk = dry_run(program)
+    rows = [["."] * int(walk.makespan) for _ in program.lanes]
+    for span in walk.spans:
+        if span.action.kind in _LETTER:
+            for t in range(int(span.start), int(span.end)):
+                rows[span.lane][t] = f"{_LETTER[span.action.kind]}{span.action.microbatch}"
+    at = None
+    if mark and mark[0] < len(rows):
+        at = _column(walk, mark)
+        for row in rows:
+            row += [""] * (at + 1 - len(row))
+        rows[mark[0]][at] = "*" + rows[mark[0]][at].strip(".")
+    return _drawn(rows, mark[0] if mark else None, at, width or shutil.get_terminal_size((100, 24)).columns)
+
+
+def _column(walk: DryRun, mark: Mark) -> int:
+    """When the marked action starts; where the lane stands still if it never does."""
+    mine = [span for span in walk.spans if span.lane == mark[0]]
+    return int(next((s.start for s in mine if s.position == mark[1]), max((s.end for s in mine), default=0)))
+
+
+def _drawn(rows: list[list[str]], marked: int | None, at: int | None, width: int) -> str:
+    """The rows as lines; where they are too long a stretch of time that holds column `at`, its cut ends as '…'."""
+    heads = [f"pipeline {z}:" for z in range(len(rows))]
+    size = max((len(cell) for row in rows for cell in row), default=1) + 1
+    head = max(map(len, heads), default=0)
+    total = max(map(len, rows), default=0)
+    fit = max(1, (width - head - (len(_HERE) if marked is not None else 0) - 2 * (len(_CUT) + 1)) // size)
+    first = 0 if total <= fit or at is None or at < fit else min(at - fit // 2, total - fit)
+    lines = []
+    for z, row in enumerate(rows):
+        cells = "".join(f"{cell:>{size}}" for cell in row[first : first + fit])
+        before, after = f" {_CUT}" if first else "", f" {_CUT}" if first + fit < total else ""
+        lines.append(f"{heads[z]:<{head}}{before}{cells}{after}{_HERE if z == marked else ''}")
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,289 @@
+"""The rules a program must obey to train its job: generators of complaints, of which each relies on those before.
+
+Different from the compiled program is not wrong: any order of the schedule, gathers hoisted or late, reductions
+delayed, receives posted early and extra waits all pass, as long as every value that is used is the right one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from engine.model.units import compute_units, needs
+from engine.program.checks.context import Case, Complaint
+from engine.program.checks.recompute import recomputations
+from engine.program.program import (
+    ADDS_GRADIENT,
+    MAKES_GRADIENT,
+    PASSES,
+    RECEIVES,
+    SENDS,
+    USES_PARAMETERS,
+    Action,
+    Kind,
+)
+
+AXES = ("tp", "dp", "tie")  # in the order in which a gradient is summed over them
+
+
+def _coverage(case: Case) -> Iterator[Complaint]:
+    """Each unit forward and backward, whole or in two parts, once per micro-batch, and one step on each lane."""
+    for z, i, a in case.program:
+        if a.kind in PASSES and case.passes.setdefault((a.kind, a.unit, a.microbatch), (z, i)) != (z, i):
+            yield z, i, "this has been done already; each layer runs once per micro-batch."
+    for unit in compute_units(case.job.model):
+        lane = case.lane_of[case.stage_of[unit]]
+        for k in range(case.job.plan.microbatches):
+            parts = {kind for kind in PASSES if (kind, unit, k) in case.passes}
+            split = parts & {Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT}
+            if Kind.BACKWARD in parts and split:
+                place = case.passes[min(split), unit, k]
+                yield (
+                    *place,
+                    "this has a backward already: a backward is one whole or two parts, an input and a weight.",
+                )
+            for kind in _wanted(bool(split)):
+                if kind not in parts:
+                    yield lane, len(case.program.lanes[lane]), f"{kind} {unit} mb{k} is missing."
+    for z, actions in enumerate(case.program.lanes):
+        if sum(a.kind is Kind.STEP for a in actions) != 1:
+            yield z, len(actions), "a lane has exactly one step."
+
+
+def _wanted(split: bool) -> tuple[Kind, ...]:
+    return (Kind.FORWARD, *((Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT) if split else (Kind.BACKWARD,)))
+
+
+def _order(case: Case) -> Iterator[Complaint]:
+    """Within a lane a unit follows its predecessor, its backward follows its forward, and the step ends the work."""
+    home = {unit: case.lane_of[s] for unit, s in case.stage_of.items()}
+    pairs = [(a, b) for a, b in pairwise(home) if home[a] == home[b]]
+    before, after = {b: a for a, b in pairs}, dict(pairs)
+    steps = [case.step(z) for z in range(case.pp)]
+    for z, i, a in case.program:
+        if i > steps[z] and (a.kind in PASSES or a.kind in SENDS or a.kind in RECEIVES):
+            yield z, i, "the step comes before it; a step ends with every rank, after all computations and messages."
+        if a.kind in PASSES:
+            for kind, unit in _predecessors(case, a, before, after):
+                first = case.passes[kind, unit, a.microbatch]
+                if first[1] > i:
+                    yield z, i, f"it needs {kind} {unit} mb{a.microbatch} first{case.ready(first)}."
+
+
+def _predecessors(case: Case, a: Action, before: dict[str, str], after: dict[str, str]) -> Iterator[tuple[Kind, str]]:
+    """What must have run earlier on the same rank; before and after: each unit's neighbours on that rank."""
+    if a.kind in MAKES_GRADIENT:
+        yield Kind.FORWARD, a.unit
+        if a.unit in after:
+            yield case.gradient(after[a.unit], a.microbatch), after[a.unit]
+    elif a.kind is Kind.BACKWARD_WEIGHT:
+        yield Kind.BACKWARD_INPUT, a.unit
+    elif a.unit in before:
+        yield Kind.FORWARD, before[a.unit]
+
+
+def _messages(case: Case) -> Iterator[Complaint]:
+    """Each message is sent and received exactly once, after it was made and before it is used."""
+    for z, i, a in case.program:
+        if (a.kind in SENDS or a.kind in RECEIVES) and a.stage is not None and a.microbatch is not None:
+            key = (a.kind, a.stage, a.microbatch)
+            if case.messages.setdefault(key, (z, i)) != (z, i):
+                yield z, i, f"this message has been {'sent' if a.kind in SENDS else 'received'} already."
+    for low, high in pairwise(range(len(case.stages))):
+        if case.lane_of[low] != case.lane_of[high]:
+            for k in range(case.job.plan.microbatches):
+                yield from _hop(case, Kind.SEND_ACT, low, high, k)
+                yield from _hop(case, Kind.SEND_GRAD, high, low, k)
+
+
+def _hop(case: Case, send: Kind, source: int, target: int, k: int) -> Iterator[Complaint]:
+    """One message from stage to stage."""
+    end = -1 if send is Kind.SEND_ACT else 0
+    makes, unit = case.stages[source][end], case.stages[target][-1 - end]
+    does, uses = (Kind.FORWARD if end else case.gradient(u, k) for u in (makes, unit))
+    made, used = case.passes[does, makes, k], case.passes[uses, unit, k]
+    sent, received = case.messages.get((send, source, k)), case.messages.get((SENDS[send], target, k))
+    if sent is None and received is None:
+        what = f"{send} mb{k} stage{source} and {SENDS[send]} mb{k} stage{target}"
+        yield *used, f"what it works on is on pipeline {made[0]}{case.ready(made)}: it needs {what}."
+    elif sent is None and received is not None:
+        yield *received, f"pipeline {made[0]} never sends it."
+    elif received is None and sent is not None:
+        yield *sent, "nobody receives it."
+    elif sent is not None and received is not None:
+        if sent[1] < made[1]:
+            yield *sent, f"it needs {does} {makes} mb{k} first{case.ready(made)}."
+        if received[1] > used[1]:
+            yield *used, f"it needs {SENDS[send]} mb{k} stage{target} first{case.ready(sent)}."
+
+
+def _posting_order(case: Case) -> Iterator[Complaint]:
+    """Receives are posted in the order of the sends: NCCL knows messages between two ranks by nothing else."""
+    sends: dict[tuple[Kind, int, int | None], list[Action]] = defaultdict(list)
+    for z, _, a in case.program:
+        if a.kind in SENDS:
+            sends[a.kind, z, a.peer].append(a)
+    place: Counter[tuple[Kind, int, int | None]] = Counter()
+    for z, i, a in case.program:
+        if a.kind in RECEIVES and a.peer is not None and a.stage is not None:
+            line = (RECEIVES[a.kind], a.peer, z)
+            first, source = sends[line][place[line]], a.stage + (-1 if a.kind is Kind.RECV_ACT else 1)
+            if (first.stage, first.microbatch) != (source, a.microbatch):
+                yield z, i, f"pipeline {a.peer} sends {first} first: post receives in the order of their sends."
+            place[line] += 1
+
+
+def _deadlock(case: Case) -> Iterator[Complaint]:
+    for stuck in case.walk.stuck:
+        yield stuck.lane, stuck.position, f"it waits for ever for {stuck.needs}."
+
+
+def _parameters(case: Case) -> Iterator[Complaint]:
+    """ZeRO-3: a unit computes only between gather and release. ZeRO-1 and 2: the step's shards are gathered again."""
+    for z in range(case.pp):
+        if case.zero == 3:
+            yield from _gathered_around_use(case, z)
+        elif case.zero:
+            yield from _gathered_after_step(case, z)
+
+
+def _gathered_around_use(case: Case, z: int) -> Iterator[Complaint]:
+    lane = case.program.lanes[z]
+    present: dict[str, bool] = {}  # what is gathered → whether it was used since
+    for i, a in enumerate(lane):
+        if a.kind is Kind.GATHER:
+            if a.unit in present:
+                yield z, i, f"{a.unit} is gathered already: release it first."
+            present[a.unit] = False
+        elif a.kind is Kind.RELEASE:
+            if a.unit not in present:
+                yield z, i, f"{a.unit} is not gathered, so there is nothing to release."
+            elif not present.pop(a.unit):
+                yield z, i, f"nothing has used {a.unit} since its gather, which may still be under way."
+        for name in needs(case.job.model, a.unit) if a.kind in USES_PARAMETERS else ():
+            if name not in present:
+                late = next((j for j in range(i, len(lane)) if (lane[j].kind, lane[j].unit) == (Kind.GATHER, name)), -1)
+                yield z, i, f"the parameters of {name} are not gathered{case.ready((z, late))}."
+            present[name] = True
+    for name in present:
+        yield z, len(lane), f"{name} is still gathered: release it before the step ends, or it is never sharded again."
+
+
+def _gathered_after_step(case: Case, z: int) -> Iterator[Complaint]:
+    lane, step = case.program.lanes[z], case.step(z)
+    gathered: set[str] = set()
+    for i, a in enumerate(lane):
+        if a.kind is Kind.GATHER:
+            if i < step:
+                yield z, i, f"under ZeRO-{case.zero} parameters change in the step and are gathered after it."
+            if a.unit in gathered:
+                yield z, i, f"{a.unit} has been gathered already since the step."
+            gathered.add(a.unit)
+    for name in case.buckets[z]:
+        if name not in gathered:
+            yield z, len(lane), f"each rank has updated its shard only: gather {name} all_gather @dp is missing."
+
+
+def _reductions(case: Case) -> Iterator[Complaint]:
+    """Each gradient is summed over each axis exactly once, when it is complete, one axis after the other."""
+    for z, lane in enumerate(case.program.lanes):
+        wanted: dict[str, dict[Action, None]] = defaultdict(dict)  # ordered sets
+        for a in case.compiled.lanes[z]:
+            if a.kind is Kind.REDUCE:
+                wanted[a.unit][a] = None
+        yield from _reduced_once(case, z, wanted)
+        events: dict[str, list[tuple[int, Action]]] = {name: [] for name in case.buckets[z]}
+        for i, a in enumerate(lane):
+            if a.kind in ADDS_GRADIENT:
+                for name in dict.fromkeys(case.homes[z][owner] for owner in needs(case.job.model, a.unit)):
+                    events[name].append((i, a))
+            elif a.kind in (Kind.REDUCE, Kind.WAIT):
+                events[a.unit].append((i, a))
+        for name, story in events.items():
+            yield from _reduced_when_complete(case, z, name, story, wanted[name])
+
+
+def _reduced_once(case: Case, z: int, wanted: dict[str, dict[Action, None]]) -> Iterator[Complaint]:
+    step, done = case.step(z), set[Action]()
+    for i, a in enumerate(case.program.lanes[z]):
+        if a.kind is Kind.REDUCE:
+            key = _sum(a)
+            if key not in wanted[a.unit]:
+                yield (
+                    z,
+                    i,
+                    f"no such sum is needed; for {a.unit} it is: {'; '.join(map(str, wanted[a.unit])) or 'none'}.",
+                )
+            if key in done:
+                yield z, i, "this has been reduced already, and would count double."
+            if i > step:
+                yield z, i, "the step has used these gradients already: reduce them before the step."
+            done.add(key)
+    for key in (key for keys in wanted.values() for key in keys if key not in done):
+        which = f"{key.unit} mb{key.microbatch}" if key.microbatch is not None else key.unit
+        yield (
+            z,
+            step,
+            f"the gradients of {which} are not reduced over {key.axis} before the step: it needs {key} first.",
+        )
+
+
+def _sum(a: Action) -> Action:
+    """A reduction without the fields that say nothing about it."""
+    return Action(a.kind, a.unit, a.microbatch, axis=a.axis, op=a.op)
+
+
+def _reduced_when_complete(
+    case: Case, z: int, name: str, story: list[tuple[int, Action]], wanted: dict[Action, None]
+) -> Iterator[Complaint]:
+    """One bucket's story: backwards fill its buffer, reductions sum it in place or (ZeRO-2 and 3) empty it."""
+    shards = case.zero >= 2
+    last = {a.microbatch if shards else None: (i, a) for i, a in story if a.kind in ADDS_GRADIENT}
+    where = {_sum(a): i for i, a in story if a.kind is Kind.REDUCE}
+    filled, flying = False, set[str]()
+    for i, a in story:
+        if a.kind in ADDS_GRADIENT:
+            filled = True
+            flying.discard("dp")  # a backward waits for it
+        elif a.kind is Kind.WAIT:
+            flying.discard(a.axis)
+        else:
+            late, backward = last.get(a.microbatch, (-1, a))
+            if i < late:
+                yield z, i, f"these gradients are not complete: it needs {backward} first{case.ready((z, late))}."
+            for first in _sums_before(a, wanted):
+                if i < where[first]:
+                    yield z, i, f"it needs {first} first{case.ready((z, where[first]))}."
+                elif first.axis in flying:
+                    yield z, i, f"{first} may still be under way: it needs wait {name} @{first.axis} first."
+            if shards and a.axis == "dp" and not filled:
+                yield (
+                    z,
+                    i,
+                    f"the reduction before took these gradients along: {name} has one buffer under ZeRO-2 and 3.",
+                )
+            filled = filled and a.axis != "dp"
+            flying.add(a.axis)
+
+
+def _sums_before(a: Action, wanted: dict[Action, None]) -> list[Action]:
+    """The reductions over earlier axes whose result reduction `a` sums on: its micro-batch's, or all of them."""
+    earlier = AXES[: AXES.index(a.axis)]
+    if a.microbatch is None:
+        return [first for first in wanted if first.axis in earlier]
+    keys = (Action(a.kind, a.unit, a.microbatch, axis=axis, op="all_reduce") for axis in earlier)
+    return [key for key in keys if key in wanted]
+
+
+Rule = Callable[[Case], Iterator[Complaint]]
+RULES: tuple[Rule, ...] = (
+    _coverage,
+    recomputations,
+    _order,
+    _messages,
+    _deadlock,
+    _posting_order,
+    _parameters,
+    _reductions,
+)

@@ -1,0 +1,24 @@
+"""Full recomputation: a block keeps its input only and runs its forward again right before its backward.
+
+(Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost", section 4.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from engine.program.program import Action, Kind, Lanes
+
+BACKWARDS = (Kind.BACKWARD, Kind.BACKWARD_INPUT)
+
+
+def recompute_before_backward(lanes: Lanes, recomputes: Callable[[str], bool]) -> Lanes:
+    """recomputes: which units are recomputed."""
+
+    def expand(action: Action) -> tuple[Action, ...]:
+        if action.kind in BACKWARDS and recomputes(action.unit):
+            return replace(action, kind=Kind.RECOMPUTE), action
+        return (action,)
+
+    return tuple(tuple(new for action in lane for new in expand(action)) for lane in lanes)

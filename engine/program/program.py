@@ -1,0 +1,172 @@
+"""A training step as data: one list of actions for each pipeline rank.
+
+A plan is compiled to a `Program` (see `engine.program.compile`), which can be printed, compared, checked, run and
+timed. Ranks with the same pipeline coordinate run the same list, so a program has one *lane* for each pipeline
+coordinate.
+
+An action that starts communication only starts it. Whoever needs the result waits: a forward waits for its
+message and its gathered parameters, the optimizer step for every reduction. `WAIT` makes a wait explicit, and so
+turns overlap off.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    BACKWARD_INPUT = "backward_input"
+    BACKWARD_WEIGHT = "backward_weight"
+    RECOMPUTE = "recompute"
+    SEND_ACT = "send_act"
+    RECV_ACT = "recv_act"
+    SEND_GRAD = "send_grad"
+    RECV_GRAD = "recv_grad"
+    GATHER = "gather"
+    RELEASE = "release"
+    REDUCE = "reduce"
+    WAIT = "wait"
+    STEP = "step"
+    OFFLOAD = "offload"
+    FETCH = "fetch"
+
+
+COMPUTE = frozenset({Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT, Kind.RECOMPUTE, Kind.STEP})
+MAKES_GRADIENT = (Kind.BACKWARD, Kind.BACKWARD_INPUT)  # of a unit's input
+ADDS_GRADIENT = (Kind.BACKWARD, Kind.BACKWARD_WEIGHT)  # to those of a unit's parameters
+PASSES = (Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
+USES_PARAMETERS = (Kind.FORWARD, Kind.RECOMPUTE, *MAKES_GRADIENT)
+SENDS = {Kind.SEND_ACT: Kind.RECV_ACT, Kind.SEND_GRAD: Kind.RECV_GRAD}
+RECEIVES = {recv: send for send, recv in SENDS.items()}
+EXECUTABLE = frozenset(
+    {*PASSES, Kind.RECOMPUTE, Kind.GATHER, Kind.RELEASE, Kind.REDUCE, Kind.WAIT, Kind.STEP, *SENDS, *RECEIVES}
+)  # what `engine.execution.runtime` has a method for
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing a rank does.
+
+    unit: the layer it acts on ("embedding", "block3", "head"); for GATHER, REDUCE and RELEASE the bucket, which is
+    named after its first and last unit ("block2..block3"). Empty where a stage acts as a whole.
+    stage: virtual stage, counted along the model. peer: pipeline coordinate of the other end of a message.
+    axis: mesh axis of a collective. op: which collective.
+    """
+
+    kind: Kind
+    unit: str = ""
+    microbatch: int | None = None
+    stage: int | None = None
+    peer: int | None = None
+    axis: str = ""
+    op: str = ""
+
+    def __str__(self) -> str:
+        words = [self.kind.value]
+        words += [self.unit] if self.unit else []
+        words += [f"mb{self.microbatch}"] if self.microbatch is not None else []
+        words += [f"stage{self.stage}"] if self.stage is not None else []
+        if self.peer is not None:
+            words.append(f"->pp{self.peer}" if self.kind in SENDS else f"<-pp{self.peer}")
+        words += [self.op] if self.op else []
+        words += [f"@{self.axis}"] if self.axis else []
+        return " ".join(words)
+
+    @classmethod
+    def parse(cls, line: str) -> Action:
+        """Reads what `str` wrote. Raises `ValueError` naming the word that cannot be read."""
+        kind, *words = line.split()
+        values: dict[str, Any] = {}  # _field gives each name its own type
+        for word in words:
+            found = _field(word, line)
+            if values.keys() & found.keys():
+                raise ValueError(f"{word!r} in {line!r} is one too many: an action has one of each.")
+            values |= found
+        try:
+            return cls(Kind(kind), **values)
+        except ValueError:
+            near = difflib.get_close_matches(kind, [k.value for k in Kind], n=1)
+            raise ValueError(f"{kind!r} is no kind of action: did you mean {(near or ['forward'])[0]}?") from None
+
+
+_OPS = ("all_reduce", "reduce_scatter", "all_gather")
+_NAME = r"(embedding|tokens|head|block\d+)"
+_UNIT = re.compile(rf"{_NAME}(\.\.{_NAME})?$")
+
+
+def _field(word: str, line: str) -> dict[str, object]:
+    if match := re.fullmatch(r"(mb|stage|->pp|<-pp)(\d+)", word):
+        name = {"mb": "microbatch", "stage": "stage"}.get(match[1], "peer")
+        return {name: int(match[2])}
+    if word.startswith("@"):
+        return {"axis": word[1:]}
+    if word in _OPS:
+        return {"op": word}
+    if _UNIT.match(word):
+        return {"unit": word}
+    raise ValueError(f"cannot read {word!r} in {line!r}: expected a unit, mbN, stageN, ->ppN, <-ppN, {_OPS} or @axis.")
+
+
+Lanes = tuple[tuple[Action, ...], ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The actions of one step. `lanes[z]` belongs to every rank at pipeline coordinate z."""
+
+    lanes: Lanes
+
+    def text(self, lane: int | None = None) -> str:
+        """The program to read or edit: a heading for each lane, then an action a line."""
+        chosen = range(len(self.lanes)) if lane is None else [lane]
+        return "\n".join(line for z in chosen for line in (f"pipeline {z}:", *(f"  {a}" for a in self.lanes[z]))) + "\n"
+
+    @classmethod
+    def parse(cls, text: str) -> Program:
+        """The inverse of `text`; blank lines and `#` comments are skipped. Raises `ValueError` with the line."""
+        lanes: list[list[Action]] = []
+        for number, raw in enumerate(text.splitlines(), 1):
+            line = raw.split("#")[0].strip()
+            if re.fullmatch(r"pipeline \d+:", line):
+                if line != f"pipeline {len(lanes)}:":
+                    raise ValueError(f"line {number}: expected 'pipeline {len(lanes)}:' here, found {line!r}.")
+                lanes.append([])
+            elif line and not lanes:
+                raise ValueError(f"line {number}: expected 'pipeline 0:' before the first action, found {line!r}.")
+            elif line:
+                try:
+                    lanes[-1].append(Action.parse(line))
+                except ValueError as error:
+                    raise ValueError(f"line {number}: {error}") from None
+        return cls(tuple(map(tuple, lanes)))
+
+    def diff(self, other: Program) -> str:
+        """What `other` adds (+) and drops (-), with a line of context around each change: "what did ZeRO-3 add?"."""
+        ours, theirs = self.text().splitlines(), other.text().splitlines()
+        matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)  # no line is junk because it is common
+        out: list[str] = []
+        for changes in matcher.get_grouped_opcodes(n=1):
+            lane = next((line for line in ours[changes[0][1] :: -1] if line.startswith("pipeline")), "pipeline 0:")
+            out.append(f"@@ {lane.rstrip(':')}, from line {changes[0][1] + 1}")
+            for tag, a, b, c, d in changes:
+                out += [f"  {line}" for line in ours[a:b]] if tag == "equal" else []
+                out += [f"- {line}" for line in ours[a:b]] if tag in ("replace", "delete") else []
+                out += [f"+ {line}" for line in theirs[c:d]] if tag in ("replace", "insert") else []
+        return "\n".join(out)
+
+    def __iter__(self) -> Iterator[tuple[int, int, Action]]:
+        """(lane, position, action) of every action."""
+        for z, lane in enumerate(self.lanes):
+            for i, action in enumerate(lane):
+                yield z, i, action
+
+
+def lanes_of(lists: Iterable[Iterable[Action]]) -> Lanes:
+    return tuple(tuple(actions) for actions in lists)

@@ -1,0 +1,58 @@
+"""Pipeline schedules: in which order does each pipeline rank run its forwards and backwards?
+
+A schedule is a function (pipeline ranks p, micro-batches m, chunks v) → one list of stage-level actions per rank.
+Stage s lives on rank s mod p (`engine.model.units.stage_lane`). Backwards always run in micro-batch order, so that
+every schedule adds gradients up in the same order and gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.program.program import Action, Kind, Lanes, lanes_of
+
+ScheduleFunction = Callable[[int, int, int], Lanes]
+
+
+def forward(stage: int, microbatch: int) -> Action:
+    return Action(Kind.FORWARD, microbatch=microbatch, stage=stage)
+
+
+def backward(stage: int, microbatch: int) -> Action:
+    return Action(Kind.BACKWARD, microbatch=microbatch, stage=stage)
+
+
+def naive(p: int, m: int, v: int) -> Lanes:
+    """Layer split without pipelining: a micro-batch goes all the way up and down before the next one starts."""
+    return lanes_of([do(z, k) for k in range(m) for do in (forward, backward)] for z in range(p))
+
+
+def gpipe(p: int, m: int, v: int) -> Lanes:
+    """All forwards, then all backwards (Huang et al. 2019, GPipe, figure 2c)."""
+    return lanes_of([do(z, k) for do in (forward, backward) for k in range(m)] for z in range(p))
+
+
+def one_f_one_b(p: int, m: int, v: int) -> Lanes:
+    """Warm up with p-1-z forwards, then alternate, then drain (Narayanan et al. 2021, PipeDream-2BW, figure 2b)."""
+    return lanes_of(_alternate([(z, k) for k in range(m)], [(z, k) for k in range(m)], p - 1 - z) for z in range(p))
+
+
+def interleaved(p: int, m: int, v: int) -> Lanes:
+    """1F1B over v chunks a rank, p micro-batches at a time (Narayanan et al. 2021, Megatron-LM, section 2.2.2)."""
+    assert m % p == 0, (m, p)
+    lanes = []
+    for z in range(p):
+        rounds = [(chunk, first + k) for first in range(0, m, p) for chunk in range(v) for k in range(p)]
+        ups = [(chunk * p + z, k) for chunk, k in rounds]
+        downs = [((v - 1 - chunk) * p + z, k) for chunk, k in rounds]
+        lanes.append(_alternate(ups, downs, 2 * (p - 1 - z) + (v - 1) * p))
+    return lanes_of(lanes)
+
+
+def _alternate(ups: list[tuple[int, int]], downs: list[tuple[int, int]], warmup: int) -> list[Action]:
+    """`warmup` forwards, then one forward and one backward in turn, then the backwards left over."""
+    warmup = min(warmup, len(ups))
+    order = [forward(*up) for up in ups[:warmup]]
+    for up, down in zip(ups[warmup:], downs, strict=False):
+        order += [forward(*up), backward(*down)]
+    return order + [backward(*down) for down in downs[len(ups) - warmup :]]

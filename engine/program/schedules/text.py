@@ -1,0 +1,103 @@
+"""Schedules written by the user: text with a line for each pipeline rank, or a function that makes one.
+
+    F0 F1 B0 B1        # rank 0
+    F0 B0 F1 B1        # rank 1
+
+F is a forward, B a whole backward, I and W its input and its weight part, the number a micro-batch; with several
+chunks a rank, `F0c1` is that of chunk 1. Messages, units, gathers and reductions are added by the compiler's passes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from engine.job.job import Job
+from engine.model.units import stage_lane
+from engine.program.program import Action, Kind, Lanes
+
+Written = str | Lanes | Callable[[int, int, int], "str | Lanes"]
+KINDS = {"F": Kind.FORWARD, "B": Kind.BACKWARD, "I": Kind.BACKWARD_INPUT, "W": Kind.BACKWARD_WEIGHT}
+_LETTERS = {kind: letter for letter, kind in KINDS.items()}
+_FORM = "a schedule is text with a line for each rank, or lanes of actions"
+_WORD = re.compile(r"([FBIW])(\d+)(?:c(\d+))?")
+
+
+def written_lanes(job: Job, written: Written) -> Lanes:
+    """The stage-level order that `written` says, a lane for each pipeline rank.
+
+    written: text, lanes of stage-level actions, or a function (pipeline ranks p, micro-batches m, chunks v) → one of
+    the two. Raises `ValueError` with the line and the word that cannot be read, or for a wrong number of ranks.
+    """
+    plan = job.plan
+    if callable(written):
+        written = written(plan.pp, plan.microbatches, plan.chunks)
+    lanes = _parsed(job, written) if isinstance(written, str) else _checked(job, written)
+    if len(lanes) != plan.pp:
+        raise ValueError(f"the schedule has {len(lanes)} ranks and pp={plan.pp}: write {plan.pp} lines, one a rank.")
+    return lanes
+
+
+def written_text(job: Job, lanes: Lanes) -> str:
+    """The inverse of reading: a stage-level order in letters, to print or to edit."""
+    several = job.plan.chunks > 1
+
+    def word(z: int, a: Action) -> str:
+        chunk = f"c{_stages_of(job, z).index(a.stage)}" if several and a.stage is not None else ""
+        return f"{_LETTERS[a.kind]}{a.microbatch}{chunk}"
+
+    return "".join(" ".join(word(z, a) for a in lane) + "\n" for z, lane in enumerate(lanes))
+
+
+def _parsed(job: Job, text: str) -> Lanes:
+    lines = [(number, raw.split("#")[0].split()) for number, raw in enumerate(text.splitlines(), 1)]
+    filled = [(number, words) for number, words in lines if words]
+    most = 3 * job.plan.microbatches * job.plan.chunks  # F, I and W of each; told before a long text is read
+    for number, words in filled:
+        if len(words) > most:
+            raise ValueError(
+                f"line {number}: {len(words):,} actions, and a rank has at most {most}: F, I and W of each."
+            )
+    return tuple(tuple(_action(job, z, n, word) for word in words) for z, (n, words) in enumerate(filled))
+
+
+def _action(job: Job, z: int, line: int, word: str) -> Action:
+    match = _WORD.fullmatch(word)
+    if match is None:
+        raise ValueError(f"line {line}: cannot read {word!r}: write F0, B0, I0 or W0, with a chunk as in F0c1.")
+    chunk = int(match[3] or 0)
+    if chunk >= job.plan.chunks:
+        most = job.plan.chunks - 1
+        raise ValueError(f"line {line}: {word!r} is of chunk {chunk} and chunks={most + 1}: write c0{_to(most)}.")
+    stage = _stages_of(job, z % job.plan.pp)[chunk]  # a line too many is counted later
+    return Action(KINDS[match[1]], microbatch=int(match[2]), stage=stage)
+
+
+def _to(most: int) -> str:
+    return f" to c{most}" if most else " or no chunk"
+
+
+def _stages_of(job: Job, z: int) -> list[int]:
+    """The stages of a rank: its chunks, first to last along the model."""
+    return [s for s in range(job.plan.pp * job.plan.chunks) if stage_lane(job.plan, s) == z]
+
+
+def _rows(lanes: Any) -> bool:
+    return isinstance(lanes, (list, tuple)) and all(isinstance(lane, (list, tuple)) for lane in lanes)
+
+
+def _checked(job: Job, lanes: Sequence[Sequence[Action]]) -> Lanes:
+    """Lanes made by hand; messages and the like are for the compiler to add."""
+    if not _rows(lanes):
+        raise ValueError(f"{_FORM}, and this is a {type(lanes).__name__}.")
+    for z, lane in enumerate(lanes):
+        mine = _stages_of(job, z)
+        for a in lane:
+            if not isinstance(a, Action):
+                raise ValueError(f"{_FORM}, and rank {z} holds a {type(a).__name__}.")
+            if a.kind not in _LETTERS or a.unit or a.microbatch is None:
+                raise ValueError(f"rank {z}: {a} is not of a schedule: write forwards and backwards of whole stages.")
+            if a.stage not in mine and z < job.plan.pp:
+                raise ValueError(f"rank {z}: {a} is not of this rank: its stages are {', '.join(map(str, mine))}.")
+    return tuple(map(tuple, lanes))

@@ -1,0 +1,46 @@
+"""When does a sender know that its message has arrived, so that it may forget the tensor?
+
+Nobody acknowledges messages. But whatever a neighbour sends after it has used a message proves that it had it. Each
+message carries that proof for free; what no later message proves is kept until the end of the step.
+"""
+
+from __future__ import annotations
+
+from engine.program.program import MAKES_GRADIENT, RECEIVES, Action, Kind, Program
+
+Key = tuple[Kind, int, int]  # kind of the send (of the receive), stage, micro-batch
+Proofs = dict[Key, tuple[Key, ...]]
+
+
+def key(action: Action) -> Key:
+    assert action.stage is not None and action.microbatch is not None, action
+    return action.kind, action.stage, action.microbatch
+
+
+def proofs(program: Program, lane: int) -> Proofs:
+    """For each receive of `lane`: the sends of `lane` that are known to have arrived once its message is in hand."""
+    known: Proofs = {}
+    for other in sorted({a.peer for a in program.lanes[lane] if a.peer is not None}):
+        known |= _proofs_of(program, lane, other)
+    return known
+
+
+def _proofs_of(program: Program, lane: int, other: int) -> Proofs:
+    """The same for the messages that come from pipeline rank `other`."""
+    waiting: dict[tuple[Kind, int, int], Key] = {}  # the computation that will use it → our send
+    used: list[Key] = []
+    known: Proofs = {}
+    for a in program.lanes[other]:
+        if a.kind in RECEIVES and a.peer == lane:
+            kind, stage, k = key(a)
+            uses, sender = (Kind.FORWARD, stage - 1) if kind is Kind.RECV_ACT else (Kind.BACKWARD, stage + 1)
+            waiting[uses, stage, k] = (RECEIVES[kind], sender, k)
+        elif a.kind is Kind.FORWARD or a.kind in MAKES_GRADIENT:
+            does = Kind.FORWARD if a.kind is Kind.FORWARD else Kind.BACKWARD
+            sent = waiting.pop((does, *key(a)[1:]), None)
+            used += [sent] if sent else []
+        elif a.kind in (Kind.SEND_ACT, Kind.SEND_GRAD) and a.peer == lane:
+            kind, stage, k = key(a)
+            ours = (Kind.RECV_ACT, stage + 1, k) if kind is Kind.SEND_ACT else (Kind.RECV_GRAD, stage - 1, k)
+            known[ours], used = tuple(used), []
+    return known

@@ -1,1 +1,0 @@
-"""The rows that one execution of each unit writes, found on meta tensors and kept."""

@@ -1,0 +1,113 @@
+"""`lab notebooks`: JupyterLab on a working copy of the notebooks, for this machine alone.
+
+The server runs in this very process, so that one Ctrl-C ends it and its kernels. It listens on loopback, wants a token,
+and asks nobody for news, updates or extensions. Of the user's own Jupyter it reads nothing: settings stay in the copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import time
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from engine import HOME
+from lab.cli.ports import LOOPBACK, wished_port
+from lab.learning.notebook_copies import FIRST, HIDDEN, update
+from lab.store.store import default_root
+
+_PATIENCE = 5.0  # seconds for interrupted cells to end their processes and answer
+_NO_NEWS = '{"fetchNews": "false", "checkForUpdates": false}\n'  # or JupyterLab asks to be allowed to fetch some
+
+
+def notebooks(args: Namespace) -> int:
+    port = wished_port(args.port)
+    folder = Path(args.to).absolute()
+    copied = update(folder, args.fresh)
+    os.environ.update(_environment(folder))
+    os.environ.pop("JUPYTER_PATH", None)  # another installation's kernels would come before ours
+    _write_settings(folder)
+    from jupyterlab.labapp import LabApp  # after the environment, which it reads
+
+    token = secrets.token_urlsafe(24)
+    server = LabApp.initialize_server(_arguments(folder, token, port, not args.no_browser))
+    url = f"http://{LOOPBACK}:{server.port}/lab/tree/{FIRST}?token={token}"
+    if args.json:
+        facts = {"url": url, "port": server.port, "token": token, "folder": str(folder), **asdict(copied)}
+        words = json.dumps(facts)
+    else:
+        words = f"{folder}: {copied.words()}.\n\n    {url}\n\nCtrl-C ends JupyterLab and what runs in it."
+    server.io_loop.add_callback(print, words, flush=True)  # after the one that makes it listen
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # JupyterLab's own ask back, or leave kernels behind
+        signal.signal(number, lambda *_: _end(server))
+    server.start()  # returns when its kernels are shut down
+    return 0
+
+
+def _end(server: Any) -> None:
+    """Ends the server from a signal handler; a second signal ends it without waiting for busy kernels."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: server.stop(from_signal=True))
+    server.io_loop.add_callback_from_signal(_end_when_idle, server)
+
+
+async def _end_when_idle(server: Any) -> None:
+    """Interrupts what runs and lets it answer first: a kernel shut down in the middle of a cell prints a traceback."""
+    kernels = server.kernel_manager
+    busy = [kernels.get_kernel(kernel) for kernel in kernels.list_kernel_ids()]
+    busy = [kernel for kernel in busy if kernel.execution_state == "busy"]
+    for kernel in busy:
+        await kernel.interrupt_kernel()
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline and any(kernel.execution_state == "busy" for kernel in busy):
+        await asyncio.sleep(0.05)
+    server.stop()
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """What the server and its kernels find in their environment.
+
+    Runs go to the store of whoever started the command, not to one beside the notebooks. `lab` is this very package.
+    """
+    hidden = folder / HIDDEN
+    package = str(HOME.parent)
+    others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {
+        "SHARDLAB_RUNS": str(default_root()),
+        "PYTHONPATH": os.pathsep.join([package, *others]),
+        "JUPYTER_CONFIG_DIR": str(hidden / "config"),
+        "JUPYTER_DATA_DIR": str(hidden / "data"),
+        "JUPYTER_RUNTIME_DIR": str(hidden / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(hidden / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(hidden / "workspaces"),
+        "IPYTHONDIR": str(hidden / "ipython"),
+    }
+
+
+def _write_settings(folder: Path) -> None:
+    path = folder / HIDDEN / "settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_NO_NEWS, encoding="utf-8")
+
+
+def _arguments(folder: Path, token: str, port: int | None, browser: bool) -> list[str]:
+    chosen = [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"] if port else []
+    return [
+        *chosen,
+        f"--ServerApp.ip={LOOPBACK}",
+        f"--IdentityProvider.token={token}",
+        f"--ServerApp.root_dir={folder}",
+        f"--ServerApp.open_browser={browser}",
+        "--ServerApp.allow_root=True",  # as in a container; nobody but this machine can reach it
+        "--Application.log_level=ERROR",
+        f"--LabApp.default_url=/lab/tree/{FIRST}",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.extension_manager=readonly",
+        "--KernelManager.transport_encryption=auto",  # what kernels say on loopback is for this server alone
+    ]

@@ -1,0 +1,227 @@
+"""What each `lab` command does. Every function takes the parsed options and returns the exit status."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.job.job import Job, JobRefused
+from lab.cli.open_runs import looking_at
+from lab.cli.options import given, job_of, number, whole_number
+from lab.running.experiments import DEMO
+from lab.store.stored_run import Run, Store, StoreError
+from lab.store.stored_run import runs as all_runs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from engine.program.program import Program
+
+OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+
+
+def say(status: str, message: str, code: int, *, as_json: bool, run_id: str | None = None) -> int:
+    """The bad news: words on stderr and, if asked for, one object on stdout. Returns the exit status."""
+    print(f"lab: {message}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"run": run_id, "status": status, "error": message}))
+    return code
+
+
+# -- running -------------------------------------------------------------------------------------------------
+
+
+def run(args: Namespace) -> int:
+    from lab.running.execute import refuse
+
+    job = job_of(args)
+    refuse(job, parity=not args.no_parity)
+    program = chosen_program(args, job)
+    run, status = _execute(job, as_json=args.json, parity=not args.no_parity, program=program)
+    if run is not None:
+        print_run(run, args.json)
+    return status
+
+
+def _execute(job: Job, *, as_json: bool, parity: bool = True, program: Program | None = None) -> tuple[Run | None, int]:
+    """Runs a job with its progress on stderr. A run that fails is reported here."""
+    from engine.processes.launch import RunFailed, warm
+
+    warm()  # torch loads in a process of its own while this one loads the rest
+    from lab.cli.terminal.progress import Display
+    from lab.running.execute import run_job
+
+    display = Display()
+    try:
+        with display:
+            run = run_job(job, parity=parity, program=program, on_progress=display)
+    except RunFailed as error:
+        log = Store().folder(display.run_id or "") / "log.txt"
+        words = f"run {display.run_id} failed: {error}\nWhat its processes printed is in {log}"
+        return None, say("failed", words, FAILED, as_json=as_json, run_id=display.run_id)
+    except KeyboardInterrupt:
+        if display.run_id is None:
+            raise
+        words = f"run {display.run_id} was stopped; what it did so far is kept."
+        return None, say("stopped", words, INTERRUPTED, as_json=as_json, run_id=display.run_id)
+    return run, FAILED if run.summary["parity"]["passed"] is False else OK
+
+
+def chosen_program(args: Namespace, job: Job) -> Program | None:
+    """The program or schedule in a file that an option names, if one does."""
+    if args.program and args.schedule_file:
+        raise JobRefused("--program and --schedule-file both say what to run: leave one of the two out.")
+    if args.schedule_file:
+        return _schedule_file(args.schedule_file, job)
+    return program_file(args.program, job) if args.program else None
+
+
+def program_file(name: str, job: Job) -> Program:
+    from engine.program.checks.check import ProgramError
+    from engine.program.program import Program
+    from lab.running.execute import checked_program
+
+    try:
+        return checked_program(job, Program.parse(Path(name).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise JobRefused(f"the program file {name} cannot be read: {error.strerror}.") from error
+    except (ProgramError, ValueError) as error:
+        raise JobRefused(f"the program file {name} cannot be run: {error}") from error
+
+
+def _schedule_file(name: str, job: Job) -> Program:
+    from engine.program.handwritten import schedule_program
+
+    try:
+        return schedule_program(job, Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise JobRefused(f"the schedule file {name} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise JobRefused(f"the schedule file {name} cannot be run: {error}") from error
+
+
+def demo(args: Namespace) -> int:
+    from lab.running.execute import refuse
+
+    job = Job.from_options(**DEMO)
+    refuse(job)
+    run, status = _execute(job, as_json=args.json)
+    if run is None:
+        return status
+    if args.json:
+        print(json.dumps(run.summary | {"report": str(_write_report(run, args.output))}))
+        return status
+    print_run(run, as_json=False)
+    path = _write_report(run, args.output)
+    print(f"\nThe whole story is in {path}: open it in a browser.")
+    print("Look first at the timeline: the hatched gaps are the pipeline bubble. Then try")
+    command = "lab" if shutil.which("lab") else f"{Path(sys.executable).parent}/lab"  # `make demo` activates nothing
+    print(f"  {command} run --dp 2 --tp 2 --pp 2 --zero 3 --microbatches 8")
+    print(f"or learn it step by step, in JupyterLab: {command} notebooks")
+    print(f"or launch runs, watch them and lay them side by side: {command} dashboard")
+    return status
+
+
+def report(args: Namespace) -> int:
+    with looking_at(args.run) as (run,):
+        path = str(_write_report(run, args.output, args.cluster))
+    print(json.dumps({"run": run.id, "report": path}) if args.json else path)
+    return OK
+
+
+def _write_report(run: Run, output: str, cluster: str | None = None) -> Path:
+    try:
+        return run.report(Path(output).absolute(), cluster)
+    except OSError as error:
+        if error.errno is None:  # not of the system: a table of the run that cannot be read
+            raise
+        raise StoreError(f"the report {output} cannot be written: {error.strerror}.") from error
+
+
+# -- looking -------------------------------------------------------------------------------------------------
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    return Console()
+
+
+def print_run(run: Run, as_json: bool, cluster: str | None = None) -> None:
+    """The summary; beside the measured times those of a replay on `cluster`, by default the one that the run names."""
+    replay = None
+    if cluster is not None or (run.status == "finished" and run.job.hardware.cluster and run.summary["steps"]):
+        replay = run.replay(cluster)
+    if as_json:
+        from lab.running.simulation import replay_numbers
+
+        print(json.dumps(run.summary | ({"replay": replay_numbers(replay)} if replay else {})))
+        return
+    from lab.cli.terminal.run import show
+
+    show(run, console(), replay)
+
+
+def show(args: Namespace) -> int:
+    with looking_at(args.run) as (run,):
+        print_run(run, args.json, args.cluster)
+    return OK
+
+
+def runs(args: Namespace) -> int:
+    found = all_runs()
+    if args.json:
+        print(json.dumps({"runs": [_listed(run) for run in found]}))
+        return OK
+    from lab.cli.terminal.runs import print_runs
+
+    print_runs(found, console(), everything=args.all)
+    return OK
+
+
+def _listed(run: Run) -> dict[str, Any]:
+    told = {"run": run.id, "status": run.status, "message": run.message, "created": run.info.created}
+    return told | run.digest
+
+
+def program(args: Namespace) -> int:
+    from lab.cli.commands.program import print_program
+
+    print_program(args, job_of(args), console())
+    return OK
+
+
+def plan(args: Namespace) -> int:
+    from lab.running.planning import DEFAULT_CLUSTER, as_json, plan, print_search
+
+    top, refine = whole_number(args.top, "top", 1), whole_number(args.refine, "refine")
+    base, fixed = job_of(args) if args.job is not None else Job(), given(args)
+    cluster = fixed.pop("cluster", base.hardware.cluster) or DEFAULT_CLUSTER
+    found = plan(
+        args.model or base, cluster, whole_number(args.gpus, "gpus", 1), refine=refine,
+        reserve_gb=None if args.reserve is None else number(args.reserve, "reserve"), **fixed,
+    )  # fmt: skip
+    if args.json:
+        print(json.dumps(as_json(found, top)))
+    else:
+        print_search(found, console(), top)
+    return OK
+
+
+def doctor(args: Namespace) -> int:
+    from lab.cli.commands.doctor import checks
+    from lab.cli.terminal.runs import print_check
+
+    screen, made = console(), []
+    for check in checks():
+        made.append(check)
+        if not args.json:
+            print_check(check, screen)
+    if args.json:
+        rows = [{"name": c.name, "ok": c.ok, "found": c.found, "advice": c.advice} for c in made]
+        print(json.dumps({"ok": all(check.ok for check in made), "checks": rows}))
+    return OK if all(check.ok for check in made) else FAILED

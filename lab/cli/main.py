@@ -1,0 +1,16 @@
+"""Entry of the `lab` command: an interrupt is answered in words from the very beginning, imports included."""
+
+from __future__ import annotations
+
+import sys
+
+INTERRUPTED = 130
+
+
+def main() -> int:
+    try:
+        from lab.cli.parser import main as run
+    except KeyboardInterrupt:
+        print("lab: stopped.", file=sys.stderr)
+        return INTERRUPTED
+    return run()

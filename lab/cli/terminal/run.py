@@ -1,0 +1,282 @@
+"""What a run looks like in a terminal: proof first, then where the time, the memory and the bytes went."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from engine.job.mesh import AXES, Mesh, mesh_of
+from engine.job.rules import notes
+from lab.cli.terminal import simulated
+from lab.cli.terminal.tables import MAX_WIDTH, communication, memory, memory_unit
+from lab.cli.terminal.timeline import IDLE, LETTERS, MARK, STEP, STYLES, TextTimeline, text_timeline
+from lab.store.folder import WHOLE
+from lab.store.stored_run import Run, RunCorrupt
+from lab.wording import (
+    GRAD_NORM_LIMIT,
+    LOSS_LIMIT,
+    PARAM_LIMIT,
+    WAITING_FOR_CORE,
+    WEIGHTS_CRITERION,
+    percent,
+    power,
+    seconds,
+    shared_cores,
+)
+
+Row = dict[str, Any]
+
+_LEGEND = {
+    "forward": "forward, micro-batch 0", "backward": "backward", "backward_input": "backward, inputs",
+    "backward_weight": "backward, weights", "recompute": "recomputation", STEP: "optimizer step",
+    "communication": "communicating", IDLE: "idle",
+}  # fmt: skip
+
+
+def show(run: Run, console: Console, replay: Run | None = None) -> None:
+    """Prints the summary of a run, as much of it as there is. replay: the same run on a cluster, shown beside it."""
+    if console.width > MAX_WIDTH:
+        console.width = MAX_WIDTH
+    for part in _parts(run, console.width, replay):
+        console.print(part, highlight=False)
+
+
+def _parts(run: Run, width: int, replay: Run | None) -> Iterator[RenderableType]:
+    yield _headline(run)
+    if run.status == "corrupt":
+        yield Text(f"  {run.message}")
+        return
+    yield Padding(_facts(run), (0, 0, 1, 2))
+    try:
+        summary = run.summary
+        if not summary["steps"]:
+            return
+        yield from _sections(run, summary, width, replay)
+    except RunCorrupt as error:
+        yield Text(str(error), style="bold red")
+        return
+    if run.folder.exists():
+        yield Text(f"Pictures: lab report {run.id} -o report.html", style="dim")
+
+
+def _sections(run: Run, summary: Row, width: int, replay: Run | None) -> Iterator[RenderableType]:
+    if run.status == "simulated":
+        yield from _section("Use of the hardware", simulated.usage(run))
+        yield from _section("Time, simulated", _timeline(run, width), simulated.bubble(summary))
+    else:
+        named = "Time" if replay is None else "Time, measured on this machine's processes"
+        yield from _section(named, _timeline(run, width), bubble(summary, run), _waiting(run))
+    if replay is not None:
+        how = "simulated" if run.status == "simulated" else "the same run replayed"
+        name = f"Time, {how} on cluster {replay.summary['cluster']}"
+        took = Text(f"{seconds(replay.summary['step_seconds'])} a step there", style="dim")
+        yield from _section(name, took, _timeline(replay, width), simulated.bubble(replay.summary))
+    yield from _section(
+        f"Memory of each rank, {memory_unit(summary)[0]}", memory(summary, width, run.info.resident_bytes)
+    )
+    yield from _section("Sent by one rank in one step", communication(summary))
+
+
+def _section(title: str, *content: RenderableType | None) -> Iterator[RenderableType]:
+    yield Text(title, style="bold")
+    yield Padding(Group(*(part for part in content if part is not None)), (0, 0, 1, 2))
+
+
+# -- the run in words ----------------------------------------------------------------------------------------
+
+
+def _headline(run: Run) -> RenderableType:
+    if run.status == "simulated":
+        return simulated.headline(run.summary)
+    if run.status != "finished":
+        return Text(f"✘ {run.status}: {run.id}", style="bold red")
+    return parity(run.summary)
+
+
+def parity(summary: Row) -> RenderableType:
+    """The proof in one line, and what it rests on below."""
+    found = summary["parity"]
+    if found["passed"] is None:
+        return Text("– not compared with one process", style="bold")
+    line = Text("✔ equal to one process: ", style="bold green")
+    if not found["passed"]:
+        line = Text("✘ differs from one process: ", style="bold red")
+    differences = (
+        f"Δ loss {_tiny(found['loss_max_abs_diff'])}, grad norm {_tiny(found['grad_norm_max_rel_diff'])},"
+        f" weights {_tiny(found['param_max_abs_diff'])}"
+    )
+    definition = (
+        "Δ: largest difference over all steps or weights, of the gradient norm relative; allowed, all relative:"
+        f" {power(LOSS_LIMIT)}, {power(GRAD_NORM_LIMIT)}, {power(PARAM_LIMIT)}; of weights: {WEIGHTS_CRITERION}"
+    )
+    return Group(
+        line + Text(differences, style="not bold default"),
+        Padding(Text(definition, style="dim"), (0, 0, 1, 2)),
+    )
+
+
+def _tiny(value: float | None) -> str:
+    if value is None:
+        return "not a number"
+    return "0" if value == 0 else f"{value:.1e}"
+
+
+def _facts(run: Run) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _fact_rows(run):
+        table.add_row(name, value)
+    return table
+
+
+def _schedule(run: Run) -> str:
+    return "an order of its own (written by hand)" if run.by_hand else run.job.plan.schedule
+
+
+def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
+    info, job = run.info, run.job
+    if run.folder.exists():
+        yield "run", run.id
+    if run.status not in WHOLE and run.message:
+        yield "why", run.message
+    plan = job.plan
+    parts = [f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline", f"ZeRO-{plan.zero}", _schedule(run)]
+    chunks = f" in {plan.chunks} chunks" if plan.chunks > 1 else ""
+    yield (
+        "plan",
+        f"{_count(job.world_size, 'rank' if run.status == 'simulated' else 'process')} = {', '.join(parts)}{chunks},"
+        f" {_count(plan.microbatches, 'micro-batch')}",
+    )
+    model = job.model
+    widths = f"hidden {model.hidden}, {model.heads} heads, seq {model.seq}, vocab {model.vocab}"
+    yield (
+        "model",
+        f"{model.layers} layers, {widths}",
+    )
+    if run.status == "simulated":
+        yield from simulated.fact_rows(run)
+    elif info.backend:
+        yield (
+            "backend",
+            f"{info.backend} on {info.device}" + (f": {info.backend_reason}" if info.backend_reason else ""),
+        )
+    steps = run.summary["steps"]
+    if steps and run.status != "simulated":
+        yield "training", _progress_words(steps, run.summary)
+    for note in notes(job):
+        yield "note", note
+
+
+def _progress_words(steps: list[Row], summary: Row) -> str:
+    first, last = steps[0], steps[-1]
+    rates = sorted(step["tokens_per_second"] or 0 for step in steps)
+    words = f"loss {_loss(first)} → {_loss(last)}" if len(steps) > 1 else f"loss {_loss(first)}"
+    words += f" in {_count(len(steps), 'step')}, {rates[len(rates) // 2]:,.0f} tokens/s"
+    if summary["time_to_ranks_ready_s"] is not None:
+        words += f"; processes ready in {summary['time_to_ranks_ready_s']:.1f} s"
+    return words + (f", all in {summary['wall_s']:.1f} s" if summary["wall_s"] is not None else "")
+
+
+def _loss(step: Row) -> str:
+    return "not a number" if step["loss"] is None else f"{step['loss']:.4f}"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n:,} {what}{'es' if what.endswith(('s', 'ch')) else 's'}"
+
+
+# -- time ----------------------------------------------------------------------------------------------------
+
+
+def _timeline(run: Run, width: int) -> RenderableType:
+    from lab import analysis
+
+    step = analysis.typical_step(run.recording)
+    if step is None:
+        return Text("no operation was recorded")
+    mesh = mesh_of(run.job)
+    gutter = 2 + len(_place_heading(run.recording.stands_for, mesh)) + len(" 100%")
+    picture = text_timeline(run.recording, mesh, step, max(20, width - gutter))
+    heading = f"step {step}, {seconds(picture.seconds)} wide; d t p: data, tensor, pipeline coordinate"
+    if run.recording.stands_for:
+        heading += "; ×: ranks that do the same"
+    return Group(Text(heading, style="dim"), draw(picture, mesh), legend(picture, width - 2))
+
+
+def draw(picture: TextTimeline, mesh: Mesh) -> Text:
+    """Rank, coordinate (d data, t tensor, p pipeline), the step, and the share of it spent working."""
+    text = Text(no_wrap=True, overflow="crop")
+    cells = len(picture.lines[0].text) if picture.lines else 0
+    weights = {line.rank: line.stands_for for line in picture.lines if line.stands_for > 1}
+    text.append(f"{_place_heading(weights, mesh)}{'':{cells}} busy", style="dim")
+    wide = [len(str(mesh.degree(axis) - 1)) for axis in AXES]
+    for line in picture.lines:
+        at = mesh.coordinate(line.rank)
+        where = " ".join(f"{n:>{w}}" for n, w in zip((at.dp, at.tp, at.pp), wide, strict=True))
+        like = f" {f'×{line.stands_for}':>6}" if weights else ""
+        text.append(f"\n{line.rank:>4}{like}  {where} ")
+        for piece in line.pieces:
+            text.append(piece.text, style=STYLES[piece.what])
+        text.append(f" {line.busy:>4.0%}")
+    if picture.left_out:
+        text.append(f"\n      and {picture.left_out} more ranks that do the same work as these", style="dim")
+    return text
+
+
+def _place_heading(stands_for: Mapping[int, int], mesh: Mesh) -> str:
+    """The heading of what stands left of the picture."""
+    wide = [len(str(mesh.degree(axis) - 1)) for axis in AXES]
+    letters = " ".join(f"{letter:>{w}}" for letter, w in zip("dtp", wide, strict=True))
+    return f"rank{f' {chr(215):>6}' if stands_for else ''}  {letters} "
+
+
+def legend(picture: TextTimeline, width: int) -> Text:
+    """What the signs mean, in lines that break between entries only."""
+    text, used = Text(), 0
+    for kind in picture.kinds():
+        sign = {"forward": "F0f", "backward": "B0b"}.get(kind) or MARK.get(kind) or LETTERS[kind]
+        length = len(sign) + 1 + len(_LEGEND[kind]) + 2
+        if used and used + length > width:
+            text.append("\n")
+            used = 0
+        used += length
+        text.append(sign, style=STYLES[kind]).append(f" {_LEGEND[kind]}  ", style="dim")
+    return text
+
+
+def bubble(summary: Row, run: Run) -> Text:
+    """The three bubbles side by side, each with what it is."""
+    found, plan = summary["bubble"], run.job.plan
+    of_split = ("(p−1)/(3vm+p−1)", f"p={plan.pp}, m={plan.microbatches}, v={plan.chunks}")
+    formula, values = {
+        "naive": ("(p−1)/p", f"p={plan.pp}"),
+        **dict.fromkeys(("zb-h1", "zb-h2", "zb-v"), of_split),
+        "interleaved": ("(p−1)/(vm+p−1)", f"p={plan.pp}, m={plan.microbatches}, v={plan.chunks}"),
+    }.get(plan.schedule, ("(p−1)/(m+p−1)", f"p={plan.pp}, m={plan.microbatches}"))
+    text = Text("\nbubble  ", style="bold")
+    text.append(f"{percent(found['measured'])} measured   {percent(found['replayed'])} replayed   ", style="not bold")
+    known = found["formula"] is not None
+    text.append(f"{percent(found['formula'])} by formula" if known else "no formula known", style="not bold")
+    definition = (
+        "\nidle ÷ total over all ranks; replayed: this very program with 1 for a block's forward, 2 for its"
+        " backward, 1 for each part of a split one and 0 for all else"
+    ) + (f"; formula: {formula}, {values}" if known else "")
+    return text.append(definition, style="not bold dim")
+
+
+def _waiting(run: Run) -> Text | None:
+    """What of the busy time was waiting for a core, and why there is so much of it."""
+    from lab import analysis
+
+    step = analysis.typical_step(run.recording)
+    share = None if step is None or run.info.device != "cpu" else analysis.core_wait(run.recording, step)
+    words = [] if share is None else [f"{percent(share)} of computing was waiting for a core: {WAITING_FOR_CORE}."]
+    words.append(shared_cores(run.job.world_size, int(run.info.environment.get("cpu_count", os.cpu_count() or 1))))
+    return Text(" ".join(filter(None, words)), style="dim") if any(words) else None

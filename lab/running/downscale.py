@@ -1,0 +1,57 @@
+"""A plan of a large cluster, made small enough to be run here: the same kind of plan with fewer ranks and layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.job.job import Job, Model, Plan, Training
+
+MOST_RANKS = 16
+_LAYERS_A_STAGE = 2
+
+
+def scaled_down(job: Job, most_ranks: int = MOST_RANKS) -> Job:
+    """`job` with degrees cut in half until at most `most_ranks` ranks remain, and a small model that fits them.
+
+    Kept: which axes are used, schedule, chunks (at most 2), ZeRO stage, sequence parallelism, recomputation. At least
+    two ranks stay on each axis that has several, as long as there is room. The largest degree is cut first.
+    """
+    degrees = {axis: _power_of_two(getattr(job.plan, axis)) for axis in ("dp", "tp", "pp")}
+    while degrees["dp"] * degrees["tp"] * degrees["pp"] > most_ranks:
+        axis = max(degrees, key=lambda name: (degrees[name], name == "dp"))
+        degrees[axis] //= 2
+    pp, dp = degrees["pp"], degrees["dp"]
+    several = pp > 1 and job.plan.schedule == "interleaved"
+    chunks = 2 if several or job.plan.schedule == "zb-v" else 1
+    plan = Plan(
+        dp=dp,
+        tp=degrees["tp"],
+        pp=pp,
+        zero=job.plan.zero,
+        schedule=job.plan.schedule if pp > 1 else "1f1b",
+        chunks=chunks if pp > 1 else 1,
+        microbatches=max(4, 2 * pp),
+        sequence_parallel=job.plan.sequence_parallel and degrees["tp"] > 1,
+        recompute=job.plan.recompute,
+        overlap=job.plan.overlap,
+    )
+    heads = max(4, degrees["tp"])
+    model = Model(
+        layers=max(4, _LAYERS_A_STAGE * pp * plan.chunks), heads=heads, hidden=16 * heads, tied=job.model.tied
+    )
+    return replace(job, model=model, plan=plan, training=Training(batch=dp * plan.microbatches))
+
+
+def what_changed(large: Job, small: Job) -> str:
+    """Both sizes in words."""
+
+    def words(job: Job) -> str:
+        plan = job.plan
+        return f"dp={plan.dp} tp={plan.tp} pp={plan.pp}, {job.model.layers} layers of {job.model.hidden}"
+
+    return f"{words(large)} → {words(small)}, {small.world_size} processes on this machine"
+
+
+def _power_of_two(degree: int) -> int:
+    """The largest one not above it."""
+    return 1 << (degree.bit_length() - 1)

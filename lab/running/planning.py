@@ -1,0 +1,93 @@
+"""The planner for people: `lab.plan`, the tables of `lab plan`, and the same as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.job.job import Job, JobRefused
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from engine.planner.search import Candidate, Search
+
+DEFAULT_CLUSTER = "a100-dgx"
+SHOWN = 5
+
+
+def plan(
+    model: str | Job, cluster: str, gpus: int, *, refine: int = 5, reserve_gb: float | None = None, **fixed: Any
+) -> Search:
+    """See `lab.plan`."""
+    from engine.planner.search import search
+    from lab.store.clusters import find_cluster
+    from lab.store.store import Store
+
+    try:
+        store = Store()
+        described = find_cluster(cluster, store)
+        folder = store.root / "templates" if store.root.exists() else None
+        reserve = None if reserve_gb is None else round(reserve_gb * 1e9)
+        return search(model, described, gpus, fixed=fixed, reserve_bytes=reserve, refine=refine, kept=folder)
+    except JobRefused:
+        raise
+    except OverflowError:
+        raise JobRefused(
+            "the bytes or FLOPs of this model are too many to be counted: use a smaller hidden, seq, vocab or batch."
+        ) from None
+    except ValueError as error:  # of the cluster: no such name, not TOML, no peak in this precision
+        raise JobRefused(str(error)) from error
+
+
+def as_json(found: Search, top: int) -> dict[str, Any]:
+    """What the tables show, as plain values."""
+    return {
+        "gpus": found.gpus, "idle_gpus": found.idle_gpus, "legal": found.legal, "fitting": found.fitting,
+        "limit_bytes": found.limit_bytes, "terms": found.terms,
+        "plans": [_candidate(one) for one in found.ranked[:top]],
+        "nearest": {knob: _candidate(one) for knob, one in found.nearest.items()},
+        "dropped": [
+            {"category": d.category, "count": d.count, "over_bytes": d.over, "example": _plan(d.example)}
+            for d in found.dropped
+        ],
+        "sentences": list(found.sentences),
+    }  # fmt: skip
+
+
+def _candidate(one: Candidate) -> dict[str, Any]:
+    return _plan(one.job) | {
+        "seconds": one.seconds, "mfu": one.mfu, "tokens_per_second": one.tokens_per_second, "bytes": one.bytes,
+        "memory": one.memory, "components": one.components, "bubble": one.bubble, "replayed": one.refined,
+    }  # fmt: skip
+
+
+def _plan(job: Job) -> dict[str, Any]:
+    names = ("dp", "tp", "pp", "schedule", "chunks", "zero", "microbatches", "sequence_parallel", "recompute")
+    return {name: getattr(job.plan, name) for name in names} | {"microbatch_size": job.microbatch_size}
+
+
+def print_search(found: Search, console: Console, top: int) -> None:
+    """The best plans as a table, then why they win and what does not fit."""
+    from rich.table import Table
+
+    from engine.prediction.formulas import parameters
+    from lab.wording import parameter_count, percent, seconds
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("", "dp·tp·pp", "v", "ZeRO", "b", "m", "SP", "redo", "step", "MFU", "GB", "idle, est.", ""):
+        table.add_column(heading, justify="left" if heading in ("dp·tp·pp", "redo", "") else "right")
+    for rank, one in enumerate(found.ranked[:top], 1):
+        job, p = one.job, one.job.plan
+        table.add_row(
+            str(rank), f"{p.dp}·{p.tp}·{p.pp}", str(p.chunks), str(p.zero), str(job.microbatch_size),
+            str(p.microbatches), "on" if job.scatters_sequence else "off", p.recompute, seconds(one.seconds),
+            percent(one.mfu), f"{one.bytes / 1e9:.1f}", percent(one.bubble), "replayed" if one.refined else "estimated",
+        )  # fmt: skip
+    model = found.winner.job.model
+    size = f"{parameter_count(parameters(found.winner.job))} ({model.layers} layers, hidden {model.hidden})"
+    console.print(f"A GPT of {size} on {found.gpus:,} devices", highlight=False)
+    console.print(f"{found.legal:,} legal plans, {found.fitting:,} fit in {found.limit_bytes / 1e9:.3g} GB a GPU")
+    console.print(f"({found.terms})", style="dim")
+    console.print(table)
+    for sentence in found.sentences:
+        console.print(f"• {sentence}", highlight=False)

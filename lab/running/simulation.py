@@ -1,0 +1,232 @@
+"""Simulates a job on a described cluster, and replays runs there. The results are runs like any other.
+
+A simulation starts no processes: `engine.prediction.simulate` executes one unit of each kind on tensors without data
+and puts what it finds on the cluster. It needs no store; with `keep` it becomes a run folder with status "simulated".
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.job import rules
+from engine.job.job import Hardware, Job, JobRefused
+from lab.store.clusters import check_on, default_cluster, find_cluster
+from lab.store.folder import Entry, RunInfo, digest, write_whole
+from lab.store.store import Store, new_info
+from lab.store.stored_run import Run, RunCorrupt
+
+if TYPE_CHECKING:
+    from engine.cluster.cluster import Cluster
+    from engine.program.program import Program
+    from engine.recording.tables import Recording
+
+UNKEPT = "simulation"
+"""The id of a simulation that is in no store."""
+EACH_RANK_ROWS = 20_000
+"""With so few actions over all ranks, and at most `MOST_LISTED` ranks, every rank is recorded."""
+MOST_LISTED = 64
+MOST_LAYERS = 1_024
+MOST_ACTIONS = 300_000
+"""Of a preset's micro-batches: with as many a simulation takes some seconds."""
+MOST_BYTES, MOST_FLOPS = 2**60, 2**60
+"""Of a rank, and of an operation: what 64 bits can count."""
+
+
+def simulate(
+    model: str | None = None,
+    job: Job | str | Path | None = None,
+    program: Program | None = None,
+    keep: bool = False,
+    store: Store | None = None,
+    by_hand: Any = None,
+    **options: Any,
+) -> Run:
+    """Says what a plan would do on a cluster; see `lab.simulate`. by_hand: a schedule, as text or a function."""
+    store = store or Store()
+    chosen = job_to_simulate(model, job, options)
+    cluster = find_cluster(chosen.hardware.cluster, store)
+    if by_hand is not None:
+        if program is not None:
+            raise ValueError("program and a schedule written by hand both say what to run: leave one of the two out.")
+        from engine.program.handwritten import schedule_program
+
+        check(chosen, cluster)
+        program = schedule_program(chosen, by_hand)
+    return simulate_job(chosen, cluster, program, store, keep)
+
+
+def job_to_simulate(model: str | None, base: Job | str | Path | None, options: dict[str, Any]) -> Job:
+    """The job of one step with every choice made that was left open. Raises `JobRefused`.
+
+    Of a preset without `microbatches`: as many as make each a single sequence, or as few sequences as keep the program
+    below `MOST_ACTIONS`. Without a cluster: see `lab.store.clusters.default_cluster`.
+    """
+    if model is not None and base is not None:
+        raise JobRefused("model and job both say what to train: leave one of the two out.")
+    if isinstance(base, (str, Path)):
+        chosen = Job.from_toml(Path(base), **options)
+    elif model is not None:
+        from engine.prediction.published_models import preset
+
+        chosen = Job.from_options(preset(model).job, **options)
+        if "microbatches" not in options:
+            chosen = Job.from_options(chosen, microbatches=_most_microbatches(chosen))
+    else:
+        chosen = Job.from_options(base, **options)
+    name = chosen.hardware.cluster or default_cluster(chosen, published=model is not None)
+    return Job.from_options(chosen, steps=min(chosen.training.steps, 1), cluster=name)  # none at all is refused
+
+
+def _most_microbatches(job: Job) -> int:
+    """The most micro-batches of whole sequences that the rules allow; 1 if none are, so that the rule is told."""
+    dp, pp, batch = job.plan.dp, job.plan.pp, job.training.batch
+    if dp < 1 or batch < 1 or batch % dp or job.model.layers < 1:
+        return 1
+    rounds = pp if job.plan.schedule == "interleaved" else 1
+    each = batch // dp
+    most = min(each, MOST_ACTIONS // (2 * job.model.layers + 4 * max(pp, 1) * max(job.plan.chunks, 1)))
+    return next((m for m in range(most, 0, -1) if each % m == 0 and m % max(rounds, 1) == 0), 1)
+
+
+def simulate_job(
+    job: Job, cluster: Cluster, program: Program | None = None, store: Store | None = None, keep: bool = False
+) -> Run:
+    """One step of `job` on `cluster`. Raises `JobRefused` for what makes no sense there.
+
+    keep: in the store; else in memory, and nothing is left behind, unless the store exists: then it keeps templates.
+    """
+    began, store = time.perf_counter(), store or Store()
+    check(job, cluster)
+    from engine.prediction.simulate import simulate
+    from lab.running.execute import checked_program
+
+    made = checked_program(job, program) if program else _compiled(job)
+    actions = sum(map(len, made.lanes)) * job.plan.dp * job.plan.tp
+    few = job.world_size <= MOST_LISTED and actions <= EACH_RANK_ROWS
+    templates = store.root / "templates" if keep or store.root.exists() else None
+    try:
+        recording = simulate(job, cluster, made, each_rank=few, kept=templates)
+    except ValueError as error:
+        raise JobRefused(str(error)) from error
+    run = _run(job, made, recording, cluster, store, began)
+    return kept(run, store) if keep else run
+
+
+def _compiled(job: Job) -> Program:
+    from engine.program.compile import compile_job
+
+    return compile_job(job)
+
+
+def check(job: Job, cluster: Cluster) -> None:
+    """Raises `JobRefused` for a job that breaks a rule, does not fit the cluster's size, or cannot be counted."""
+    rules.check(job)
+    rules.check_ranks(job)
+    if job.model.layers > MOST_LAYERS:
+        raise JobRefused(f"layers={job.model.layers} is more than can be simulated: use at most {MOST_LAYERS}.")
+    check_on(job, cluster)
+    _check_countable(job, cluster)
+
+
+def _check_countable(job: Job, cluster: Cluster) -> None:
+    """Raises `JobRefused` for what would overflow: bytes of a rank, FLOPs of an operation, picoseconds of a step."""
+    from engine.cluster.roofline import peak_flops
+    from engine.prediction.formulas import activation_bytes, model_flops, parameters
+    from engine.prediction.replay.replay import MOST_SECONDS
+
+    model, plan = job.model, job.plan
+    kept = sum(activation_bytes(job, unit) for unit in ("embedding", "block0", "head"))
+    held = max(parameters(job) * job.precision.state, kept * model.layers * plan.microbatches)
+    flops = model_flops(job)
+    if held > MOST_BYTES or flops > MOST_FLOPS * model.layers * plan.microbatches * plan.dp:
+        raise JobRefused(
+            "the bytes or FLOPs of this job are too large to be counted exactly:"
+            " use a smaller hidden, seq, vocab or batch."
+        )
+    fastest = max(peak_flops(group.device, job.training.precision) for group in cluster.nodes)
+    if flops / (fastest * job.world_size) > MOST_SECONDS:
+        raise JobRefused(
+            f"a step takes more than 50 days on cluster {cluster.name}:"
+            " use more ranks, a smaller job or a faster cluster."
+        )
+
+
+def _run(job: Job, program: Program, recording: Recording, cluster: Cluster, store: Store | None, began: float) -> Run:
+    from lab.store.simulated_summary import summarise_simulated
+
+    info = new_info(
+        UNKEPT, job, tuple(sys.argv), datetime.now().astimezone(), status="simulated", backend=cluster.backend,
+        device=cluster.nodes[0].device.name, backend_reason=f"as cluster {cluster.name} is described",
+    )  # fmt: skip
+    summary = summarise_simulated(info, job, program, recording, cluster, time.perf_counter() - began)
+    run = Run(Entry(info, digest(summary)), store or Store())
+    run.__dict__.update(job=job, program=program, recording=recording, summary=summary, cluster=cluster)
+    return run
+
+
+def replayed(run: Run, cluster: str | Cluster | None = None) -> Run:
+    """A run as another cluster would carry it out; see `Run.replay`."""
+    from engine.cluster.cluster import Cluster
+    from engine.prediction.replay.replay import replay
+    from engine.program.checks.check import ProgramError
+
+    began = time.perf_counter()
+    if cluster is None:
+        cluster = run.cluster
+    if cluster is None:
+        raise JobRefused(
+            f'run {run.id} names no cluster: say which, for example run.replay("{default_name(run.job)}").'
+        )
+    put = cluster if isinstance(cluster, Cluster) else find_cluster(cluster, run.store)
+    name = cluster if isinstance(cluster, str) else put.name
+    job = replace(run.job, hardware=Hardware(cluster=name))
+    if run.recording.stands_for:  # other ranks may be alike there
+        try:
+            return simulate_job(job, put, run.program, run.store)
+        except ProgramError as error:
+            why = str(error).splitlines()[0]
+            raise RunCorrupt(run.id, f"the program of run {run.id} does not train its job: {why}") from error
+    check_on(job, put)
+    try:
+        recording = replay(run.recording, job, put)
+    except ValueError as error:
+        raise JobRefused(f"run {run.id} cannot be replayed: {error}") from error
+    return _run(job, run.program, recording, put, run.store, began)
+
+
+def default_name(job: Job) -> str:
+    return default_cluster(job, published=False)
+
+
+def replay_numbers(replay: Run) -> dict[str, Any]:
+    """What a run's summary says of its replay."""
+    found = replay.summary
+    return {key: found[key] for key in ("cluster", "step_seconds")} | {"bubble": found["bubble"]["replayed"]}
+
+
+def kept(run: Run, store: Store) -> Run:
+    """The simulation as a run in the store. Raises `StoreError`."""
+    from engine.recording.parquet import write_recording
+
+    def fill(draft: Path, info: RunInfo) -> None:
+        import json
+
+        summary = run.summary | {"run": info.id}
+        write_recording(draft, run.recording)
+        (draft / "program.txt").write_text(run.program.text(), encoding="utf-8")
+        assert run.cluster is not None
+        (draft / "cluster.toml").write_text(run.cluster.to_toml(), encoding="utf-8")
+        write_whole(draft / "summary.json", json.dumps(summary, indent=2, allow_nan=False))
+        stored.__dict__["summary"] = summary
+
+    stored = Run(Entry(run.info, run.digest), store)
+    same = {name: getattr(run.info, name) for name in ("status", "backend", "device", "backend_reason")}
+    stored.info = store.create(run.job, run.info.command, fill, **same)
+    for name in ("job", "program", "recording", "cluster"):
+        stored.__dict__[name] = getattr(run, name)
+    return stored

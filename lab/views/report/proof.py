@@ -1,0 +1,115 @@
+"""The top of a report: whether the run is right, how it ended, and its most telling numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lab.analysis import rank_name, typical_step
+from lab.views.report.html import Html, join, paragraph, tag
+from lab.views.report.reportable import Reportable, is_simulated
+from lab.wording import AXIS_NAMES, nbytes, percent, seconds
+
+
+def parity_badge(run: Reportable) -> Html:
+    """Whether the run equals one process, with the three numbers it rests on; else how it ended."""
+    if is_simulated(run):
+        return simulated_badge(run.summary)
+    found = run.summary.get("parity") or {}
+    passed = found.get("passed")
+    parts = [] if run.status == "finished" else [_ending(run)]
+    if passed is None:
+        what = "Not compared with one process"
+        why = "parity was switched off" if run.status == "finished" else "the run did not get that far"
+        parts.append(tag("div", tag("strong", what), paragraph(f"because {why}."), class_="badge none"))
+        return join(parts)
+    verdict = "✔ Equal to one process" if passed else "✘ Differs from one process"
+    numbers = (
+        f"Largest differences: {_small(found.get('loss_max_abs_diff'))} in the loss,"
+        f" {_small(found.get('grad_norm_max_rel_diff'))} of its value in the gradient norm,"
+        f" {_small(found.get('param_max_abs_diff'))} in any weight."
+    )
+    look = f"badge {'good' if passed else 'bad'}"
+    return join([*parts, tag("div", tag("strong", verdict), paragraph(numbers), class_=look)])
+
+
+def simulated_badge(summary: Mapping[str, Any]) -> Html:
+    """What a simulation says instead: nothing ran, how long a step takes, whether it fits."""
+    words = "Nothing was trained: operations, bytes and memory are counted, times are what the cluster describes."
+    fits, worst = summary.get("fits"), summary["memory"].get("worst")
+    if worst is not None:
+        verdict = "it fits" if fits else f"it does not fit, from its {worst['breaks']} on"
+        needs = f"{nbytes(worst['total_peak'])} of {nbytes(worst['device_bytes'])}"
+        words += f" Rank {worst['rank']} needs {needs}: {verdict}."
+    look = f"badge {'bad' if fits is False else 'none'}"
+    what = f"≈ Simulated on {summary.get('cluster') or 'a described cluster'}"
+    return tag("div", tag("strong", what), paragraph(words), class_=look)
+
+
+def _ending(run: Reportable) -> Html:
+    done = len(run.summary.get("steps") or [])
+    ending = _ENDINGS.get(run.status, f"is {run.status}")
+    text = f"This run {ending} after {done} of {run.job.training.steps} steps"
+    message = [tag("pre", run.message)] if run.message else []
+    return tag("div", tag("strong", text), *message, class_="badge bad")
+
+
+_ENDINGS = {
+    "failed": "failed",
+    "stopped": "was stopped",
+    "killed": "was killed",
+    "running": "was still going",
+}
+
+
+def _small(value: Any) -> str:
+    return "unknown" if value is None else "0" if value == 0 else f"{value:.1e}"
+
+
+def key_numbers(run: Reportable) -> Html:
+    """The numbers to see first."""
+    tiles = [tag("div", tag("dt", name), tag("dd", value, tag("small", note))) for name, value, note in _numbers(run)]
+    return tag("dl", *tiles, class_="numbers") if tiles else Html("")
+
+
+def _loss(step: Mapping[str, Any]) -> str:
+    return "not a number" if step["loss"] is None else f"{step['loss']:.4f}"
+
+
+def _numbers(run: Reportable) -> Iterator[tuple[str, str, str]]:
+    summary = run.summary
+    steps, bubble = summary.get("steps") or [], summary.get("bubble") or {}
+    if is_simulated(run):
+        yield from _simulated_numbers(summary)
+    elif steps:
+        shown = typical_step(run.recording)
+        typical = next((step for step in steps if step["step"] == shown), steps[-1])
+        yield "Loss", _loss(steps[-1]), f"after {len(steps)} steps, from {_loss(steps[0])}"
+        yield (
+            "Step time",
+            seconds(typical["seconds"]),
+            f"step {typical['step']}; {typical['tokens_per_second']:,.0f} tokens/s",
+        )
+    kinds = [kind for kind in ("measured", "replayed", "formula") if bubble.get(kind) is not None]
+    if kinds and kinds[0] != "formula":
+        known = [f"{kind} {percent(bubble[kind])}" for kind in kinds[1:]]
+        yield "Bubble (idle ÷ total)", percent(bubble[kinds[0]]), ", ".join(known)
+    if peaks := summary["memory"]["per_rank"]:
+        most = max(peaks, key=lambda row: row["total_peak"])
+        yield (
+            "Peak memory",
+            nbytes(most["total_peak"]),
+            f"{rank_name(run.recording, most['rank'])}, all categories at one time",
+        )
+    if hidden := {a: f for a, f in (summary.get("overlap") or {}).items() if a != "world"}:
+        best = max(hidden, key=lambda a: hidden[a])
+        others = ", ".join(f"{AXIS_NAMES[a]} {percent(f)}" for a, f in hidden.items() if a != best)
+        yield f"Hidden, {AXIS_NAMES[best]} axis", percent(hidden[best]), others or "of its communication time"
+
+
+def _simulated_numbers(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The length of the step, and how well it uses the hardware."""
+    step = summary["steps"][0]
+    yield "Step time", seconds(step["seconds"]), f"{step['tokens_per_second']:,.0f} tokens/s"
+    if summary.get("mfu") is not None:
+        yield "MFU", percent(summary["mfu"]), "model FLOPs ÷ (step time × peak of all devices)"
