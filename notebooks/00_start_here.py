@@ -263,7 +263,7 @@ lab.explore(knobs=("dp", "tp", "pp", "microbatches"), views=("timeline", "grid")
 # setting, which rule, and what to use:
 
 # %%
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 
 try:
     lab.run(tp=3)

@@ -9,7 +9,7 @@ from dashboard.page.no_runs import no_runs
 from dashboard.page.query_params import choose, choose_some
 from dashboard.page.render import told
 from dashboard.runs import cached_runs, comparison
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 from lab.analysis.comparison.lines import MOST_COMPARED, refuse
 from lab.store.clusters import cluster_names
 from lab.store.stored_run import RunCorrupt

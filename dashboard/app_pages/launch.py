@@ -12,7 +12,8 @@ from dashboard.launching.queue_actions import start, watch
 from dashboard.page.error_box import in_words
 from dashboard.page.render import escaped
 from dashboard.runs import cached_runs
-from engine.job.job import SCHEDULES, Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import SCHEDULES, Job
 from lab.cli.as_command import command_line
 from lab.running.execute import refuse
 from lab.running.experiments import PRESETS, jobs_of

@@ -12,7 +12,8 @@ from dashboard.launching.queue_actions import start, watch
 from dashboard.page.query_params import choose
 from dashboard.page.render import escaped
 from dashboard.runs import cached_runs
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from engine.planner.search import Candidate, Search
 from engine.prediction.published_models import PRESETS, preset
 from lab.running.downscale import scaled_down, what_changed

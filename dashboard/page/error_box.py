@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import streamlit as st
 
 from dashboard.page.render import escaped
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 from lab.store.stored_run import RunCorrupt, RunNotFound, StoreError
 
 _LOG = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from dashboard.page.query_params import choose, set_choice
 from dashboard.page.render import escaped, told
 from dashboard.runs import cached_runs
 from dashboard.runs.downloads import downloads
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 from lab import analysis
 from lab.store.clusters import cluster_names
 from lab.store.folder import WHOLE

@@ -12,6 +12,7 @@ from pathlib import Path
 from engine.execution.reference import usable
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
+from engine.job.registry import plugged_in
 from engine.processes.launch import Member
 from engine.program.program import Program
 
@@ -64,6 +65,7 @@ def members(
         "run_dir": str(run_dir),
         "backend": backend.name,
         "reference": str(reference) if reference else None,
+        "plugins": plugged_in(),
     }
     ranks = [
         Member(

@@ -23,6 +23,7 @@ from engine.execution.reference import write_losses
 from engine.execution.runtime import Runtime
 from engine.execution.step_state import StepResult
 from engine.job.job import Job
+from engine.job.registry import plug_in
 from engine.model.data import microbatches
 from engine.model.initialization import seeded
 from engine.processes.worker_process import MemberContext
@@ -37,6 +38,7 @@ from engine.recording.running_totals import NOTHING, after
 def run_rank(ctx: MemberContext) -> None:
     """Entry of each rank of a job: ctx.payload holds rank, job, run_dir, backend, device, reference, program."""
     payload = ctx.payload
+    _plug_in(payload)
     job, rank = payload["job"], int(payload["rank"])
     run_dir = Path(payload["run_dir"])
     program: Program = payload["program"] or compile_job(job)
@@ -75,6 +77,7 @@ def run_rank(ctx: MemberContext) -> None:
 
 def run_reference(ctx: MemberContext) -> None:
     """Entry of the process that trains the same job alone and leaves what it found for the ranks to compare with."""
+    _plug_in(ctx.payload)
     job, path = ctx.payload["job"].one_process(), Path(ctx.payload["reference"])
     runtime = _build(job, compile_job(job), 0, ctx.payload | {"backend": "gloo"}, None)
     found: dict[str, Any] = {"losses": [], "grad_norms": []}
@@ -91,6 +94,11 @@ def run_reference(ctx: MemberContext) -> None:
     unfinished = path.with_suffix(f".{os.getpid()}.part")
     torch.save(found, unfinished)
     unfinished.rename(path)
+
+
+def _plug_in(payload: dict[str, Any]) -> None:
+    for module in payload["plugins"]:
+        plug_in(module)
 
 
 def _build(job: Job, program: Program, rank: int, payload: dict[str, Any], store: Store | None) -> Runtime:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import pydantic
 import tomli_w
 
+from engine.job.errors import JobRefused
 from engine.job.precision import PRECISIONS, Precision
 from engine.job.toml_file import read_toml
 
@@ -26,10 +27,6 @@ PrecisionName = Literal["fp32", "mixed16", "mixed18"]
 
 REFERENCE_TOKENS = 4096
 SCHEDULES: tuple[Schedule, ...] = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v")
-
-
-class JobRefused(ValueError):
-    """The job cannot be run. The message is one sentence: the knob, the rule, the nearest valid settings."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.job.job import Job, JobRefused, Plan
+from engine.job.errors import JobRefused
+from engine.job.job import Job, Plan
 
 BYTE_VALUES = 256
 MAX_LOCAL_RANKS = 128

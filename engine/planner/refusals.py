@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 
 from engine.cluster.cluster import Cluster
-from engine.job.job import Job, JobRefused, Plan
+from engine.job.errors import JobRefused
+from engine.job.job import Job, Plan
 from engine.job.rules import check
 from engine.planner.estimate.estimate import Estimator
 from engine.planner.estimate.memory import CATEGORIES, peaks

@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field
 
-from engine.job.job import Job, JobRefused, Model, Training
+from engine.job.errors import JobRefused
+from engine.job.job import Job, Model, Training
 from engine.prediction.formulas import parameters
 
 

@@ -12,7 +12,8 @@ from functools import lru_cache
 from math import prod
 from typing import Literal
 
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from engine.job.mesh import Coordinate
 from engine.model.buckets import Bucket, lane_buckets
 from engine.model.params import Param, unit_params

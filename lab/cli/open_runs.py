@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine import HOME
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 from lab.store.stored_run import Run, RunCorrupt, RunNotFound, StoreError, load
 
 _FORESEEN = (JobRefused, RunCorrupt, RunNotFound, StoreError, OSError)

@@ -17,7 +17,8 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
-from engine.job.job import Hardware, Job, JobRefused, Model, Plan, Training
+from engine.job.errors import JobRefused
+from engine.job.job import Hardware, Job, Model, Plan, Training
 
 SECTIONS = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware}
 _METAVARS = {"int": "N", "float": "X", "str": "TEXT", "str | None": "FILE"}

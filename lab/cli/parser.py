@@ -10,7 +10,7 @@ import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 from engine.prediction.published_models import PRESETS
 from lab.cli.commands import (
     cancel as launch_commands,

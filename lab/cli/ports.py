@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 from lab.cli.options import whole_number
 
 LOOPBACK = "127.0.0.1"

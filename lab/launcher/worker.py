@@ -139,7 +139,7 @@ class Worker:
 
     def _run(self, launch: Launch) -> tuple[State, str]:
         """Carries the launch out; how it ended."""
-        from engine.job.job import JobRefused
+        from engine.job.errors import JobRefused
         from engine.processes.launch import RunCancelled
         from lab.running.execute import run_job
 

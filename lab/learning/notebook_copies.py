@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from engine import HOME
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 
 ORIGINALS = HOME.parent / "notebooks"
 FIRST = "index.ipynb"

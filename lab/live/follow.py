@@ -13,7 +13,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from engine.processes.status.board import Note, read_board
 from engine.recording.live_files import live_reference_path, status_path
 from engine.recording.tables import MetricRow

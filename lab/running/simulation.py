@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.job import rules
-from engine.job.job import Hardware, Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Hardware, Job
 from lab.store.clusters import check_on, default_cluster, find_cluster
 from lab.store.folder import Entry, RunInfo, digest, write_whole
 from lab.store.store import Store, new_info

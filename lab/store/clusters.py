@@ -6,7 +6,8 @@ from pathlib import Path
 
 from engine.cluster.cluster import Cluster, cluster_files, load_cluster
 from engine.cluster.roofline import peak_flops
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from lab.store.store import Store
 
 BIG, SMALL = "a100-dgx", "toy-2x4"

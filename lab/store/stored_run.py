@@ -64,7 +64,8 @@ class Run:
 
     @cached_property
     def job(self) -> Job:
-        from engine.job.job import Job, JobRefused
+        from engine.job.errors import JobRefused
+        from engine.job.job import Job
 
         try:
             return Job.from_options(**self.info.job) if self.info.job else Job.from_toml(self.folder / "job.toml")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from engine.job.rules import check, notes
 from engine.program.compile import compile_job
 

@@ -11,7 +11,8 @@ import torch  # noqa: F401  # as the process of a user who has planned before
 
 from engine.cluster.cluster import load_cluster
 from engine.job import rules
-from engine.job.job import Job, JobRefused, Model, Training
+from engine.job.errors import JobRefused
+from engine.job.job import Job, Model, Training
 from engine.planner.explain import crosses_nodes, idle_note
 from engine.planner.search import Search, search
 from engine.prediction.formulas import model_flops

@@ -8,7 +8,8 @@ from itertools import product
 import pytest
 
 from engine.job import rules
-from engine.job.job import Job, JobRefused, Model, Plan, Training
+from engine.job.errors import JobRefused
+from engine.job.job import Job, Model, Plan, Training
 from engine.model.buckets import lane_buckets
 from engine.planner.estimate.distinct_stages import held, lane_kinds
 from engine.planner.plans import KNOBS, RECOMPUTES, SEARCHED, Shape, Space, job_of, shapes, variants

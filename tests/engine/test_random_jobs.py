@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from engine.job.job import SCHEDULES, Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import SCHEDULES, Job
 from engine.job.rules import check
 from tests.engine.running import train
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from engine.communication.comm import Comm, Group
 from engine.execution.reference import prune, reference_path, usable
 from engine.execution.session import choose_backend, members
-from engine.job.job import REFERENCE_TOKENS, Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import REFERENCE_TOKENS, Job
 from engine.job.rules import check_reference
 from engine.recording.recorder import Recorder
 

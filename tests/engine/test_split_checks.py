@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from engine.job.rules import check
 from engine.program.checks.check import check_program
 from engine.program.compile import compile_job

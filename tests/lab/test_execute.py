@@ -10,7 +10,8 @@ import pytest
 
 import lab
 from engine.execution.reference import reference_path
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from engine.prediction.peak_memory import predicted_memory, total_bytes
 from engine.processes.launch import Failure, RunCancelled, RunFailed
 from engine.program.checks.check import ProgramError

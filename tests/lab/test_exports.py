@@ -12,7 +12,8 @@ from typing import IO
 
 import pytest
 
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from engine.processes.launch import Failure, RunFailed
 from lab.cli.parser import main
 from lab.store.stored_run import RunCorrupt, StoreError, load

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.job import rules
-from engine.job.job import SCHEDULES, Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import SCHEDULES, Job
 from engine.prediction.published_models import PRESETS as MODELS
 from lab.running.downscale import scaled_down, what_changed
 from lab.running.experiments import PRESETS, jobs_of

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import lab
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 from lab.cli.parser import main
 
 ASK = ["plan", "--model", "example-12-layer", "--gpus", "8", "--refine", "1", "--top", "3", "--recompute", "none"]

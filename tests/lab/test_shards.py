@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from lab.analysis.shards import Area, Layout, layout, local_areas
 from lab.views import figures
 from lab.views.figures.memory.shards import kept

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import lab
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from engine.prediction import formulas
 from lab.analysis import memory_over_time
 from lab.cli.parser import main

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 from lab.learning.notebook_copies import Copied, update
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import lab
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from engine.processes.launch import RunCancelled
 from lab.running.execution import Progress
 from lab.store.store import Store

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.job import rules
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from lab.widgets.explorer import knobs
 
 CUBE = Job.from_options(dp=2, tp=2, pp=2, cluster="toy-2x4")

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 from lab.cli.commands.run import OK, console
 from lab.cli.open_runs import looking_at
 from lab.store.stored_run import Run, RunCorrupt

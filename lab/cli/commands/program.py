@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from engine.job import rules
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.program.checks.check import grid
 from engine.program.compile import compile_job

@@ -9,7 +9,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from lab.cli.open_runs import looking_at
 from lab.cli.options import given, job_of, number, whole_number
 from lab.running.experiments import DEMO

@@ -12,7 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 from lab.store.stored_run import RunCorrupt, StoreError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from engine.job.job import JobRefused
+from engine.job.errors import JobRefused
 
 
 @dataclass(frozen=True)

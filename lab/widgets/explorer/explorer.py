@@ -10,7 +10,8 @@ import ipywidgets
 
 from engine.cluster.cluster import Cluster
 from engine.cluster.scaled_links import scaled
-from engine.job.job import Hardware, Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Hardware, Job
 from engine.processes.launch import RunCancelled
 from lab.running.execution import Progress
 from lab.running.simulation import simulate_job

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from engine.cluster.cluster import Cluster, cluster_files
 from engine.job import rules
-from engine.job.job import SCHEDULES, Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import SCHEDULES, Job
 from lab.store.clusters import cluster_folder, find_cluster
 from lab.store.store import Store
 from lab.wording import SCHEDULE_NAMES

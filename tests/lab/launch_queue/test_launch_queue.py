@@ -16,7 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from lab.cli.parser import main
 from lab.launcher.queue import Launch, LaunchQueue
 from lab.launcher.table import LaunchTable

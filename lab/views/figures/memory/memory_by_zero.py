@@ -12,7 +12,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from engine.job import rules
-from engine.job.job import Job, JobRefused
+from engine.job.errors import JobRefused
+from engine.job.job import Job
 from engine.prediction.peak_memory import predicted_memory
 from engine.recording.tables import CATEGORIES
 from lab.analysis.memory import KEY, memory_peaks

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import plotly.graph_objects as go
 
 from engine.job import rules
-from engine.job.job import Job, JobRefused, Schedule
+from engine.job.errors import JobRefused
+from engine.job.job import Job, Schedule
 from engine.program.compile import compile_job
 from engine.program.dryrun import DryRun, Span, dry_run, in_flight
 from engine.program.program import COMPUTE, Kind, Program
