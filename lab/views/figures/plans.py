@@ -92,7 +92,7 @@ def bubble_curve(
     theme: Theme = "light",
     selected: int | None = None,
 ) -> go.Figure:
-    """Bubble against micro-batches: formulas as curves, runs as points, newest first as `lab.store.stored_run()` gives
+    """Bubble against micro-batches: formulas as curves, runs as points, newest first as `lab.runs()` gives
     them.
 
     selected is taken so that every figure can be called alike; a bubble is no rank's own.
