@@ -1,6 +1,6 @@
 """Draws which room may use which, from the imports of the code: `python -m docs.architecture_picture`.
 
-Makes `docs/images/architecture.svg`. A room is a folder; an arrow says "uses"; what follows from two arrows is left out.
+Makes `docs/images/architecture.svg`. A room is a folder, an arrow says "uses", and what follows from two is left out.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ STYLE = """
 svg { background: #fff; font: 11.5px sans-serif; color-scheme: light dark }
 text { fill: #333; text-anchor: middle } .room { font-weight: bold; font-size: 14px; fill: #000 }
 .package { font-weight: bold; font-size: 18px; text-anchor: start; fill: #0072B2 }
-rect { fill: #f3f6f9; stroke: #0072B2 } path { fill: none; stroke: #888; marker-end: url(#tip) } marker path { fill: #888 }
+rect { fill: #f3f6f9; stroke: #0072B2 }
+path { fill: none; stroke: #888; marker-end: url(#tip) } marker path { fill: #888 }
 @media (prefers-color-scheme: dark) {
   svg { background: #111 } text { fill: #ccc } .room { fill: #fff } .package { fill: #56B4E9 }
   rect { fill: #1c2430; stroke: #56B4E9 }
