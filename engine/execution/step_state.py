@@ -33,9 +33,12 @@ class StepResult:
 
 @dataclass
 class StepState:
-    """What lives for one step. Keys of flows are (stage, micro-batch), of handles the position that started them."""
+    """What lives for one step. data: of each micro-batch.
 
-    tokens: list[Tensor]
+    Keys of flows are (stage, micro-batch), of handles the position that started them.
+    """
+
+    data: list[Tensor]
     handles: dict[int, Handle] = field(default_factory=dict)
     activations: dict[tuple[int, int], Tensor] = field(default_factory=dict)
     gradients: dict[tuple[int, int], Tensor] = field(default_factory=dict)

@@ -8,11 +8,11 @@ from functools import lru_cache
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.model.buckets import lane_buckets
-from engine.model.units import lane_units, needs
-from engine.prediction.formulas import activation_bytes, held_for_weight_bytes, kept_bytes, message_bytes, state_bytes
+from engine.model.units import TOKENS, boundary_bytes, lane_units, needs
+from engine.prediction.formulas import activation_bytes, held_for_weight_bytes, kept_bytes, state_bytes
 from engine.program.compile import compile_job
 from engine.program.dependencies import Waits, waits
-from engine.program.program import ADDS_GRADIENT, RECEIVES, SENDS, Action, Kind, Program
+from engine.program.program import ADDS_GRADIENT, RECEIVES, SENDS, Action, Kind, Program, boundary
 from engine.recording.tables import CATEGORIES
 
 Change = tuple[int, str, int, bool]
@@ -55,7 +55,7 @@ def lane_changes(job: Job, program: Program, z: int, known: Waits | None = None)
     for i, before in enumerate(waiting.before):
         for j in before:
             yield from ((i, *change, False) for change in book.landed(lane[j]))
-        yield from ((i, "buffers", -book.message, False) for _ in waiting.forgets[i])
+        yield from ((i, "buffers", -book.message[boundary(lane[j])], False) for j in waiting.forgets[i])
         if i < len(lane):
             yield from ((i, *change, change[0] in ("activations", "gathered")) for change in book.does(lane[i]))
 
@@ -67,8 +67,8 @@ class _Book:
         self.job, self.zero, self.size = job, job.effective_zero, job.precision
         self.home = {unit: b for b in lane_buckets(job, z) for unit in b.units}
         self.named = {b.name: b for b in self.home.values()}
-        self.message = message_bytes(job)
-        units = lane_units(job, z)
+        self.message = boundary_bytes(job)
+        units = [unit for unit in lane_units(job, z) if unit != TOKENS]
         self.kept = {unit: kept_bytes(job, unit) for unit in units}  # by forward
         self.whole = {unit: activation_bytes(job, unit) for unit in units}  # when backward begins
         self.left = {unit: held_for_weight_bytes(job, unit) for unit in units}  # by the input part of a split one
@@ -77,7 +77,7 @@ class _Book:
     def landed(self, a: Action) -> Iterator[tuple[str, int]]:
         """When the communication that `a` started is waited for."""
         if a.kind in RECEIVES or a.kind in SENDS:
-            yield "buffers", -self.message
+            yield "buffers", -self.message[boundary(a)]
         elif a.kind is Kind.REDUCE and a.axis == "dp" and self.zero >= 2:
             self.open_gradients.discard(a.unit)
             yield "buffers", -(self.named[a.unit].padded + self.named[a.unit].shard) * self.size.grad
@@ -85,7 +85,7 @@ class _Book:
     def does(self, a: Action) -> Iterator[tuple[str, int]]:
         """When `a` itself runs."""
         if a.kind in RECEIVES or a.kind in SENDS:
-            yield "buffers", self.message
+            yield "buffers", self.message[boundary(a)]
         elif a.kind is Kind.FORWARD:
             yield "activations", self.kept[a.unit]
         elif a.kind is Kind.RECOMPUTE:

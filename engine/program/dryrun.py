@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
+from engine.model.unit_kinds import kind_of
 from engine.program.program import COMPUTE, RECEIVES, SENDS, Action, Kind, Program
 
 Time = int | float | Fraction  # whole numbers and fractions stay exact
@@ -18,10 +19,10 @@ Cost = Callable[[Action], Time]
 
 def unit_cost(action: Action) -> int:
     """A block's forward takes 1, again if recomputed, its backward 2, each part of a split one 1, all else nothing."""
-    if not action.unit.startswith("block"):
+    if action.kind not in COMPUTE or not action.unit or not kind_of(action.unit).block:
         return 0
     costs = {Kind.BACKWARD: 2, Kind.STEP: 0}
-    return costs.get(action.kind, 1) if action.kind in COMPUTE else 0
+    return costs.get(action.kind, 1)
 
 
 @dataclass(frozen=True)

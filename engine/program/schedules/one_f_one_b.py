@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from engine.job.job import Plan
-from engine.job.schedules import SCHEDULES, Schedule, nearest_multiples
+from engine.job.nearest import nearest_multiples
+from engine.job.schedules import SCHEDULES, Schedule
 from engine.program.program import Action, Kind, Lanes, lanes_of
 
 ScheduleFunction = Callable[[int, int, int], Lanes]
