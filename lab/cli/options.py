@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from engine.job.errors import JobRefused
-from engine.job.job import Hardware, Job, Model, Plan, Training
+from engine.job.job import CHOICES, Hardware, Job, Model, Plan, Training
 
 SECTIONS = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware}
 _METAVARS = {"int": "N", "float": "X", "str": "TEXT", "str | None": "FILE"}
@@ -97,6 +97,7 @@ def add_job_options(parser: Parser) -> None:
         docs, types = field_docs(kind), get_type_hints(kind)
         for field in fields(kind):
             choices = get_args(types[field.name]) if get_origin(types[field.name]) is Literal else ()
+            choices = CHOICES[field.name].names if field.name in CHOICES else choices
             _add_option(group, field, docs.get(field.name, ""), choices)
 
 
