@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import TYPE_CHECKING
 
-from engine.job.job import Model
 from engine.job.schedules import SCHEDULES
 from engine.model.family import family_of
+
+if TYPE_CHECKING:
+    from engine.job.job import Model
 
 AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
 

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from engine.job.families import FAMILIES
-from engine.job.job import Job, Model
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from engine.job.job import Job, Model
     from engine.model.params import Param
 
 Shape = tuple[int, ...]
@@ -95,5 +94,5 @@ def loaded(path: str) -> Any:
 def in_microbatches(job: Job, samples: NDArray[Any], dp_index: int) -> NDArray[Any]:
     """One replica's share of a global batch [batch, …]: [microbatches, b, …]. Replicas take contiguous parts."""
     shape = (job.plan.dp, job.plan.microbatches, job.microbatch_size, *samples.shape[1:])
-    share: NDArray[Any] = np.reshape(samples, shape)[dp_index]
+    share: NDArray[Any] = samples.reshape(shape)[dp_index]
     return share

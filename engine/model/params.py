@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, prod
+from typing import TYPE_CHECKING
 
-from engine.job.job import Model
 from engine.model.family import family_of
 from engine.model.unit_kinds import kind_of
+
+if TYPE_CHECKING:
+    from engine.job.job import Model
 
 
 @dataclass(frozen=True)

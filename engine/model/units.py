@@ -8,11 +8,14 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import prod
+from typing import TYPE_CHECKING
 
-from engine.job.job import Job, Model, Plan
 from engine.job.schedules import SCHEDULES
 from engine.model.family import family_of
 from engine.model.unit_kinds import kind_of
+
+if TYPE_CHECKING:
+    from engine.job.job import Job, Model, Plan
 
 TOKENS = "tokens"
 """The unit that both ends of a tied model need: its token matrix. It computes nothing by itself."""

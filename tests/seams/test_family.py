@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -236,3 +238,12 @@ def test_what_is_plugged_in_belongs_to_what_results_are_kept_under() -> None:
     without = source()
     plug_in("tests.seams.mlp")
     assert with_it == source() != without
+
+
+def test_the_registries_are_full_as_soon_as_the_engine_is_imported_and_cost_no_large_import() -> None:
+    script = (
+        "import sys, engine; from engine.job.families import FAMILIES; from engine.job.schedules import SCHEDULES;"
+        "print(*FAMILIES.names, *SCHEDULES.names, *{'numpy', 'pydantic', 'torch'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["gpt", "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"]

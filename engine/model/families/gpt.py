@@ -10,19 +10,21 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from engine.job.errors import Unknown
 from engine.job.families import FAMILIES
-from engine.job.job import Job, Model
 from engine.job.nearest import any_of, divisors
-from engine.model.data import microbatches
 from engine.model.family import Family, Shape
 from engine.model.params import Param, padded_vocab
 from engine.model.unit_kinds import UNIT_KINDS, UnitKind
 from engine.model.units import TOKENS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from engine.job.job import Job, Model
 
 STD = 0.02  # GPT-2's initialisation (Radford et al. 2019, section 2.3)
 BYTE_VALUES = 256
@@ -71,7 +73,9 @@ class GPTFamily(Family):
         return job.model.seq + 1, job.microbatch_size
 
     def batch(self, job: Job, step: int, dp_index: int) -> list[NDArray[np.int64]]:
-        return [np.ascontiguousarray(micro.T) for micro in microbatches(job, step, dp_index)]
+        from engine.model.data import microbatches  # numpy and the text, which only ranks need
+
+        return [micro.T.copy() for micro in microbatches(job, step, dp_index)]
 
     def smallest(self, model: Model) -> Model:
         return replace(model, layers=1)
