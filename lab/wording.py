@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import unicodedata
 
+from engine.program.streams import STREAMS
+
 AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
+
+
+def axis_name(axis: str) -> str:
+    """What rows are on (`lab.analysis.step.step_ops.axis_order`) in words. Raises `Unknown`."""
+    return AXIS_NAMES[axis] if axis in AXIS_NAMES else STREAMS[axis].words
+
+
 SCHEDULE_NAMES = {
     "naive": "naive",
     "gpipe": "GPipe",

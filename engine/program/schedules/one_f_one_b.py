@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.program.program import Action, Kind, Lanes, lanes_of
+from engine.program.kinds import Kind
+from engine.program.program import Action, Lanes, lanes_of
 
 ScheduleFunction = Callable[[int, int, int], Lanes]
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from engine.program.program import Action, Kind, Lanes, lanes_of
+from engine.program.kinds import Kind
+from engine.program.program import Action, Lanes, lanes_of
 from engine.program.schedules.one_f_one_b import forward
 
 
