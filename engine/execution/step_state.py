@@ -33,7 +33,10 @@ class StepResult:
 
 @dataclass
 class StepState:
-    """What lives for step `number`, counted from 0. Keys of flows are (stage, micro-batch), of handles the position that started them."""
+    """What lives for step `number`, counted from 0.
+
+    Keys of flows are (stage, micro-batch), of handles the position that started them.
+    """
 
     tokens: list[Tensor]
     number: int

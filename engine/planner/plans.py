@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.job.job import Job, Recompute, Schedule
+from engine.job.job import Job, Recompute
 from engine.job.rules import MAX_LAYER_RUNS
 
 Numbers = NDArray[np.int64]
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
-SEARCHED: tuple[Schedule, ...] = ("1f1b", "interleaved")
+SEARCHED: tuple[str, ...] = ("1f1b", "interleaved")
 """Schedules that a search tries. Others of `pipeline_time.PIPELINE_SECONDS` can be asked for by name."""
 KNOBS = ("dp", "tp", "pp", "schedule", "chunks", "zero", "microbatches", "sequence_parallel", "recompute")
 """Options that a search tries unless they are fixed; all others are as the job has them."""
@@ -50,7 +50,7 @@ class Shape:
     dp: int
     tp: int
     pp: int
-    schedule: Schedule = "1f1b"
+    schedule: str = "1f1b"
     chunks: int = 1
 
     @property
