@@ -10,8 +10,13 @@ from engine.program.streams import STREAMS
 AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
 
 
+def axis_order() -> tuple[str, ...]:
+    """What there is besides computing, in the order of tables: axes, then streams that lead to no other rank."""
+    return tuple(dict.fromkeys((*AXIS_NAMES, *(stream.axis for stream in STREAMS if stream.axis))))
+
+
 def axis_name(axis: str) -> str:
-    """What rows are on (`lab.analysis.step.step_ops.axis_order`) in words. Raises `Unknown`."""
+    """One of `axis_order` in words. Raises `Unknown`."""
     return AXIS_NAMES[axis] if axis in AXIS_NAMES else STREAMS[axis].words
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from engine.job.mesh import Mesh
 from engine.program.kinds import names_where
 from engine.recording.tables import Recording
-from lab.analysis.step.step_ops import StepOps, axis_order, step_ops
+from lab.analysis.step.step_ops import StepOps, step_ops
+from lab.wording import axis_order
 
 
 class Communication(TypedDict):

@@ -6,12 +6,14 @@ from typing import TypedDict
 
 import numpy as np
 
+from engine.cluster.operations import COPY
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.prediction.formulas import predicted_communication
 from engine.program.kinds import names_where
 from engine.recording.tables import Recording
-from lab.analysis.step.step_ops import axis_order, step_ops
+from lab.analysis.step.step_ops import step_ops
+from lab.wording import axis_order
 
 
 class LedgerRow(TypedDict):
@@ -44,7 +46,7 @@ def ledger(recording: Recording, job: Job, step: int, rank: int = 0) -> list[Led
                     count=len(these),
                     logical_bytes=int(ops.logical[these].sum()),
                     wire_bytes=int(ops.wire[these].sum()),
-                    predicted_bytes=predicted.get((axis, str(op))),
+                    predicted_bytes=0 if op == COPY else predicted.get((axis, str(op))),
                     seconds=float((ops.end[these] - ops.start[these]).sum() / 1e9),
                 )
             )

@@ -16,10 +16,9 @@ import numpy as np
 from engine.program.kinds import names_where
 from lab import analysis
 from lab.analysis.memory import KEY
-from lab.analysis.step.step_ops import axis_order
 from lab.store.stored_run import Run
 from lab.store.summary import typical_seconds
-from lab.wording import LOSS_LIMIT
+from lab.wording import LOSS_LIMIT, axis_order
 
 MOST_SAMPLES = 5
 """Steps whose idle times are looked at to tell noise; every one of them takes some 20 ms."""

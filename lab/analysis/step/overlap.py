@@ -7,7 +7,8 @@ import numpy as np
 from engine.program.kinds import names_where
 from engine.recording.tables import Recording
 from lab.analysis.step.intervals import Spans, both, length, spans, without
-from lab.analysis.step.step_ops import Mask, Numbers, StepOps, axis_order, step_ops
+from lab.analysis.step.step_ops import Mask, Numbers, StepOps, step_ops
+from lab.wording import axis_order
 
 
 def overlap(recording: Recording, step: int) -> dict[str, float]:

@@ -23,13 +23,7 @@ Numbers = NDArray[np.int64]
 Words = NDArray[np.object_]
 Mask = NDArray[np.bool_]
 
-_AXES_FIRST = ("dp", "tp", "pp", "tie", "world")
 _SENDER_IS = {Kind.RECV_ACT.name: -1, Kind.RECV_GRAD.name: 1}  # stages from the receiver
-
-
-def axis_order() -> tuple[str, ...]:
-    """What there is besides computing, in the order of tables: axes, then streams that lead to no other rank."""
-    return tuple(dict.fromkeys((*_AXES_FIRST, *(stream.axis for stream in STREAMS if stream.axis))))
 
 
 class NoStep(LookupError):

@@ -21,14 +21,14 @@ from engine.recording.tables import Recording
 from lab.analysis import CAUSES
 from lab.analysis.step.idle import Idle, idle_spans
 from lab.analysis.step.overlap import blocking
-from lab.analysis.step.step_ops import Numbers, StepOps, axis_order, step_ops, typical_step
+from lab.analysis.step.step_ops import Numbers, StepOps, step_ops, typical_step
 from lab.views.figures.pipeline.bubble import NAMES
 from lab.views.figures.style.palette import PALETTES, Palette, ink_on
 from lab.views.figures.timeline.comparison import MEASURED, PREDICTED, comparison_title, replayed_step
 from lab.views.figures.timeline.lanes import CATEGORIES, LABELS, Lanes, communication_words, drawn, idle_words, lay_out
 from lab.views.figures.timeline.timeline import timeline_title
 from lab.views.timeline.summary import how_to_read, summary
-from lab.wording import axis_name
+from lab.wording import axis_name, axis_order
 
 Data = dict[str, Any]
 Column = NDArray[Any]

@@ -15,9 +15,9 @@ from engine.job.mesh import Mesh
 from engine.program.kinds import ROLES, Kind, kind_of_row
 from lab.analysis.step.idle import Idle, idle_spans
 from lab.analysis.step.overlap import blocking, communicating
-from lab.analysis.step.step_ops import Mask, Numbers, StepOps, axis_order, window_of
+from lab.analysis.step.step_ops import Mask, Numbers, StepOps, window_of
 from lab.views.figures.style.palette import Palette
-from lab.wording import axis_name, nbytes, seconds
+from lab.wording import axis_name, axis_order, nbytes, seconds
 
 CATEGORIES = ("forward", "backward", "weight", "step", "tensor", "data", "pipeline", "idle")
 COMPUTING = 4  # of them, the first
