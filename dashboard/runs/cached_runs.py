@@ -50,7 +50,7 @@ def clusters_key() -> str:
 def run_of(key: Key) -> Run:
     """The run of a key. Whether one still goes on is looked at each time: who is killed leaves its folder as it was."""
     found = _kept(key)
-    return _read(key) if found.status == "running" else found
+    return _read(key) if found.status in ("queued", "running") else found
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

@@ -83,7 +83,8 @@ def _readable(run: Run) -> Run:
     if damage:
         st.error(f"This run's folder is damaged: {told(damage.rstrip('.'))}. The other runs are not touched by that.")
     else:
-        words = "It goes on: its first step is not done yet." if run.status == "running" else f"It {_ended(run)}"
+        going = {"queued": "It waits for its turn.", "running": "It goes on: its first step is not done yet."}
+        words = going.get(run.status) or f"It {_ended(run)}"
         st.info(f"This run has completed no step. {told(words)}")
     st.stop()
 

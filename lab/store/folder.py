@@ -18,7 +18,7 @@ from lab.store.validation import readable_job
 if TYPE_CHECKING:
     import pydantic
 
-Status = Literal["running", "finished", "failed", "stopped", "killed", "corrupt", "simulated"]
+Status = Literal["queued", "running", "finished", "failed", "stopped", "killed", "corrupt", "simulated"]
 WHOLE = ("finished", "simulated")  # of these the summary and all tables must be there
 
 TABLES = ("ops", "memory", "metrics")
@@ -67,7 +67,8 @@ class Owner:
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
     """What `run.json` says. `created` is ISO 8601 with the zone; `resident_bytes` is of each rank's
-    process at its end; `fingerprints` is of the weights each rank held then, equal where these are, to the last bit.
+    process at its end; `fingerprints` is of the weights each rank held then, equal where these are, to the last bit;
+    `parity` is whether it is compared with one process.
     """
 
     id: str
@@ -84,6 +85,7 @@ class RunInfo:
     backend_reason: str = ""
     resident_bytes: tuple[int, ...] = ()
     fingerprints: tuple[str, ...] = ()
+    parity: bool = True
 
 
 @dataclass(frozen=True)

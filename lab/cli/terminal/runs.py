@@ -47,7 +47,7 @@ def print_runs(found: list[Run], console: Console, everything: bool = False) -> 
 
 
 def _style(run: Run) -> str:
-    return {"finished": "green", "running": "cyan", "stopped": "yellow", "simulated": "blue"}.get(
+    return {"finished": "green", "running": "cyan", "queued": "cyan", "stopped": "yellow", "simulated": "blue"}.get(
         run.status, "bold red"
     )
 

@@ -55,6 +55,7 @@ def _ending(run: Reportable) -> Html:
 
 
 _ENDINGS = {
+    "queued": "was still waiting for its turn",
     "failed": "failed",
     "stopped": "was stopped",
     "killed": "was killed",
