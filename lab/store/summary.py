@@ -143,6 +143,7 @@ def _memory(row: Mapping[str, Any]) -> Row:
 
 def communication(job: Job, recording: Recording, step: int) -> list[Row]:
     """Bytes per step that the first rank of each axis sends, counted beside predicted."""
+    from engine.cluster.operations import COPY
     from engine.job.mesh import mesh_of
     from engine.prediction.formulas import predicted_communication
     from lab import analysis
@@ -150,7 +151,7 @@ def communication(job: Job, recording: Recording, step: int) -> list[Row]:
     predicted = predicted_communication(job)
     rows: list[Row] = []
     for row in analysis.communication(recording, mesh_of(job), step):
-        expected = predicted.get((row["axis"], row["op"]))
+        expected = 0 if row["op"] == COPY else predicted.get((row["axis"], row["op"]))
         rows.append({**row, "predicted_bytes": None if expected is None else int(expected)})
     return rows
 

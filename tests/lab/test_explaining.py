@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.job.job import Job
-from engine.program.program import Kind
+from engine.program.kinds import Kind
 from engine.recording.tables import MEMORY_SCHEMA, MemoryRow, Recording, table
 from lab.analysis.comparison.text import explain
 from lab.facade import Run

@@ -21,12 +21,21 @@ from engine.model.buckets import lane_buckets
 from engine.model.units import token_lanes
 from engine.prediction.formulas import state_bytes
 from engine.prediction.peak_memory import Change, lane_changes
-from engine.prediction.rehearsal.template_cache import step_template, unit_templates
-from engine.prediction.rehearsal.templates import WAIT, Piece, Template, Templates, communication_template, unit_kind
+from engine.prediction.rehearsal.template_cache import alone_templates, unit_templates
+from engine.prediction.rehearsal.templates import (
+    SELF,
+    WAIT,
+    Piece,
+    Template,
+    Templates,
+    communication_template,
+    unit_kind,
+)
 from engine.prediction.replay.rows import whole
 from engine.program.compile import compile_job
 from engine.program.dependencies import Waits, waits
-from engine.program.program import COMPUTE, Action, Kind, Program
+from engine.program.kinds import Kind
+from engine.program.program import Action, Program
 from engine.recording.tables import CATEGORIES, MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, Recording
 
 Numbers = NDArray[np.int64]
@@ -198,7 +207,7 @@ def _script(job: Job, lane: Sequence[Action], known: Waits, z: int, backend: str
 
 def _template_key(a: Action) -> tuple[object, ...]:
     """What decides an action's rows. Of a collective that is its bucket, of a message its peer."""
-    if a.kind in COMPUTE:
+    if a.kind.rows == "unit":
         return a.kind, unit_kind(a.unit)
     return a.kind, a.unit, a.peer, a.axis, a.op
 
@@ -213,14 +222,19 @@ def _templates(
         units |= unit_templates(job, backend, kept)
     if Kind.BACKWARD_INPUT in kinds:  # besides the others, where an order written by hand mixes whole and split ones
         units |= unit_templates(job, backend, kept, split=True)
+    alone = [a for a in examples.values() if a.kind.rows == "alone"]
+    by_itself = alone_templates(job, z, alone, backend, kept) if alone else {}
     found: dict[tuple[object, ...], Template] = {}
     for key, a in examples.items():
-        if a.kind is Kind.STEP:
-            found[key] = step_template(job, z, backend, kept)
-        elif a.kind in COMPUTE:
-            found[key] = units[a.kind.value, unit_kind(a.unit)]
-        else:
-            found[key] = communication_template(job, a, buckets.get(a.unit), backend)
+        match a.kind.rows:
+            case "unit":
+                found[key] = units[a.kind.name, unit_kind(a.unit)]
+            case "alone":
+                found[key] = by_itself[a]
+            case "sizes":
+                found[key] = communication_template(job, a, buckets.get(a.unit), backend)
+            case "":
+                found[key] = ()
     return found
 
 
@@ -231,6 +245,8 @@ def _peers(axis: str, rank: int, mesh: Mesh, tie: Sequence[int]) -> list[int]:
     """
     if axis in ("dp", "tp", "pp"):
         return mesh.group(axis, rank)
+    if axis == SELF:
+        return [rank]
     if axis == "tie":
         pipeline = mesh.group("pp", rank)
         return [pipeline[z] for z in tie]

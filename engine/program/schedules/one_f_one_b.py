@@ -12,7 +12,8 @@ from fractions import Fraction
 
 from engine.job.job import Plan
 from engine.job.schedules import SCHEDULES, Schedule, nearest_multiples
-from engine.program.program import Action, Kind, Lanes, lanes_of
+from engine.program.kinds import Kind
+from engine.program.program import Action, Lanes, lanes_of
 
 ScheduleFunction = Callable[[int, int, int], Lanes]
 

@@ -10,7 +10,7 @@ from engine.program.compile import compile_job
 from lab.analysis import CAUSES, PART_NAMES
 from lab.analysis.comparison.run_metrics import Facts, bubble, facts, step_seconds
 from lab.analysis.recorded_run import RecordedRun
-from lab.wording import AXIS_NAMES, nbytes, percent, seconds
+from lab.wording import axis_name, axis_order, nbytes, percent, seconds
 
 __all__ = [
     "CATEGORY_NAMES",
@@ -202,13 +202,13 @@ def _lines(found: Sequence[Facts]) -> Iterator[Line]:
     yield line("bubble", "bubble, idle ÷ total", "fraction", "lower")
     for cause in CAUSES:
         yield line(f"idle_{cause}", f"idle, {PART_NAMES[cause]}", "fraction", "lower")
-    for axis, name in AXIS_NAMES.items():
-        yield line(f"overlap_{axis}", f"communication hidden, {name} axis", "fraction", "higher")
+    for axis in axis_order():
+        yield line(f"overlap_{axis}", f"communication hidden, {axis_name(axis)} axis", "fraction", "higher")
     yield line("memory", "peak memory of the fullest rank", "B", "lower")
     for category, name in CATEGORY_NAMES.items():
         yield line(f"memory_{category}", f"{name}, fullest rank", "B", "lower")
-    for axis, name in AXIS_NAMES.items():
-        yield line(f"bytes_{axis}", f"bytes sent, {name} axis, a rank and step", "B", "lower")
+    for axis in axis_order():
+        yield line(f"bytes_{axis}", f"bytes sent, {axis_name(axis)} axis, a rank and step", "B", "lower")
     # losses of different steps are no race
     yield line("loss", "loss of the last step", "nats", "lower" if len({one.last_step for one in found}) == 1 else None)
 

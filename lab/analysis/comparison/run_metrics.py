@@ -13,20 +13,18 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from engine.program.program import RECEIVES
+from engine.program.kinds import names_where
 from lab import analysis
 from lab.analysis.memory import KEY
 from lab.analysis.recorded_run import RecordedRun
-from lab.analysis.step.step_ops import AXIS_ORDER
 from lab.typical_seconds import typical_seconds
-from lab.wording import LOSS_LIMIT
+from lab.wording import LOSS_LIMIT, axis_order
 
 MOST_SAMPLES = 5
 """Steps whose idle times are looked at to tell noise; every one of them takes some 20 ms."""
 
-_RECEIVES = {kind.value for kind in RECEIVES}
 _IDLE = tuple(f"idle_{cause}" for cause in analysis.CAUSES)
-_ON_A_CLOCK = ("step_seconds", "tokens_per_second", "bubble", *_IDLE, *(f"overlap_{axis}" for axis in AXIS_ORDER))
+_ON_A_CLOCK = ("step_seconds", "tokens_per_second", "bubble", *_IDLE, *(f"overlap_{axis}" for axis in axis_order()))
 
 Value = float | None
 
@@ -96,8 +94,9 @@ def fullest(run: RecordedRun) -> dict[str, int]:
 def bytes_by_axis(run: RecordedRun) -> dict[str, int]:
     """Logical bytes that the first rank of each axis sends in a step; what it receives counts where it is sent."""
     sent: dict[str, int] = {}
+    received = names_where(lambda kind: kind.receives)
     for row in run.summary["communication"]:
-        if row["op"] not in _RECEIVES:
+        if row["op"] not in received:
             sent[row["axis"]] = sent.get(row["axis"], 0) + row["logical_bytes"]
     return sent
 
@@ -119,8 +118,8 @@ def _facts(run: RecordedRun) -> Facts:
         "step_seconds": took, "bubble": bubble(run), **_idle(shares), "loss": last["loss"],
         "tokens_per_second": tokens / took if took else None, "memory": held.get("total_peak"),
         **{f"memory_{category}": held.get(key) for category, key in KEY.items()},
-        **{f"bytes_{axis}": sent.get(axis, 0) for axis in AXIS_ORDER},
-        **{f"overlap_{axis}": run.summary["overlap"].get(axis) for axis in AXIS_ORDER},
+        **{f"bytes_{axis}": sent.get(axis, 0) for axis in axis_order()},
+        **{f"overlap_{axis}": run.summary["overlap"].get(axis) for axis in axis_order()},
     }  # fmt: skip
     noise = _noise(run, tokens) if measured(run) else {}
     if last["loss"] is not None:

@@ -12,7 +12,7 @@ from lab.analysis import CAUSES, PART_NAMES
 from lab.analysis.comparison.lines import CATEGORY_NAMES, LETTERS, MOST_NAMED, Line, lines, settings
 from lab.analysis.comparison.run_metrics import facts, measured
 from lab.analysis.recorded_run import RecordedRun
-from lab.wording import AXIS_NAMES, LOSS_LIMIT, nbytes, percent, power, seconds
+from lab.wording import LOSS_LIMIT, axis_name, axis_order, nbytes, percent, power, seconds
 
 SMALL = 0.005
 """Relative differences below this are not worth a word."""
@@ -111,7 +111,7 @@ def _largest(sizes: Mapping[str, float]) -> list[str]:
 
 def _bytes(found: Mapping[str, Line], i: int) -> list[str]:
     """What changes most on the axes, two at most; what is a trifle beside all that is sent is left out."""
-    axes = {axis: found[f"bytes_{axis}"] for axis in AXIS_NAMES if f"bytes_{axis}" in found}
+    axes = {axis: found[f"bytes_{axis}"] for axis in axis_order() if f"bytes_{axis}" in found}
     total = max(sum(line.values[j] or 0 for line in axes.values()) for j in (0, i)) if axes else 0
     changed = {axis: abs(line.difference(i) or 0) for axis, line in axes.items()}
     most = sorted((axis for axis in axes if changed[axis] > SMALL * total), key=lambda axis: -changed[axis])[:2]
@@ -119,7 +119,7 @@ def _bytes(found: Mapping[str, Line], i: int) -> list[str]:
 
 
 def _sent(axis: str, before: float, after: float) -> str:
-    where = _WHERE.get(axis, f"on the {AXIS_NAMES[axis]} axis")
+    where = _WHERE.get(axis, f"on the {axis_name(axis)} axis")
     if not after:
         return f"sends nothing {where} ({nbytes(before)} before)"
     if not before:
