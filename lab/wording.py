@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING
 
 from engine.job.schedules import SCHEDULES
 from engine.model.family import family_of
+from engine.program.streams import STREAMS
 
 if TYPE_CHECKING:
     from engine.job.job import Model
 
 AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
+
+
+def axis_order() -> tuple[str, ...]:
+    """What there is besides computing, in the order of tables: axes, then streams that lead to no other rank."""
+    return tuple(dict.fromkeys((*AXIS_NAMES, *(stream.axis for stream in STREAMS if stream.axis))))
+
+
+def axis_name(axis: str) -> str:
+    """One of `axis_order` in words. Raises `Unknown`."""
+    return AXIS_NAMES[axis] if axis in AXIS_NAMES else STREAMS[axis].words
 
 
 def schedule_words(name: str) -> str:

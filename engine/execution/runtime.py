@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from engine.execution.optimizer import Adam, clip_factor
 from engine.execution.step_state import Kept, StepResult, StepState
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
+from engine.job.registry import Registry
 from engine.layers.layers import Layers
 from engine.layers.split_backward import WeightWork, add_all, held_bytes
 from engine.layers.tensor import TensorAxis
@@ -23,15 +25,14 @@ from engine.model.initialization import Source
 from engine.model.unit_kinds import kind_of
 from engine.model.units import TOKENS, boundary_bytes, boundary_shapes, needs, recomputes, stages, token_lanes
 from engine.program.dependencies import waits
-from engine.program.program import RECEIVES, SENDS, Action, Kind, Program, boundary
+from engine.program.kinds import Kind
+from engine.program.program import Action, Program, boundary
 from engine.recording.ledger import Ledger, storage_identity, watching_saved
 from engine.recording.recorder import Recorder
 
-MESSAGES = {*SENDS, *RECEIVES}
-
 
 class Runtime:
-    """One rank: its buckets, its layers, and a method for each kind of action."""
+    """One rank: its buckets, its layers, and what it does for each kind of action (`HANDLERS`)."""
 
     def __init__(
         self, job: Job, program: Program, rank: int, comm: Comm, device: torch.device, ledger: Ledger, source: Source
@@ -58,13 +59,7 @@ class Runtime:
         """By kind of unit: what autograd keeps of its forward."""
         self.left_bytes: dict[str, int] = {}
         """By kind of unit: what the input part of a split backward leaves for the weight part."""
-        self._do: dict[Kind, Callable[[Action, StepState], Handle | None]] = {
-            Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward, Kind.BACKWARD_INPUT: self._backward,
-            Kind.BACKWARD_WEIGHT: self._backward_weight, Kind.GATHER: self._gather,
-            Kind.RELEASE: self._release, Kind.REDUCE: self._reduce, Kind.WAIT: _nothing, Kind.STEP: self._optimize,
-            Kind.SEND_ACT: self._send, Kind.SEND_GRAD: self._send, Kind.RECV_ACT: self._recv,
-            Kind.RECV_GRAD: self._recv, Kind.RECOMPUTE: self._recompute,
-        }  # fmt: skip
+        self._do = {action.kind: HANDLERS[action.kind.name].do for action in self.lane}
 
     def _params(self, unit: str) -> dict[str, Tensor]:
         owners = needs(self.job.model, unit)
@@ -72,18 +67,19 @@ class Runtime:
 
     def run_step(self, data: list[Tensor], number: int, entering: Callable[[Action], None]) -> StepResult:
         """Executes one step; `number` counts from 0. `entering` is told of each action before it starts."""
-        self.number = number
-        state = self.execute(data, entering)
+        state = self.execute(data, entering, number)
         assert state.result is not None
         return state.result
 
-    def execute(self, data: list[Tensor], entering: Callable[[Action], None] = lambda _: None) -> StepState:
+    def execute(
+        self, data: list[Tensor], entering: Callable[[Action], None] = lambda _: None, number: int = 0
+    ) -> StepState:
         """Executes the lane, whatever is in it, and returns what it left."""
-        state = StepState(data)
+        state = StepState(data, number)
         for i, action in enumerate(self.lane):
             entering(action)
             self._settle(i, state)
-            handle = self._do[action.kind](action, state)
+            handle = self._do[action.kind](self, action, state)
             if handle is not None:
                 state.handles[i] = handle
         self._settle(len(self.lane), state)
@@ -94,7 +90,7 @@ class Runtime:
         """Waits for what action `i` needs and lets go of the sends that are known to have arrived then."""
         for j in self.waits.before[i]:
             self.comm.wait(state.handles.pop(j))
-            if self.lane[j].kind in MESSAGES:
+            if self.lane[j].kind.moves == "message":
                 self.ledger.add("buffers", -self._message_bytes[boundary(self.lane[j])])
         for j in self.waits.forgets[i]:
             self.comm.forget(state.handles.pop(j))
@@ -179,7 +175,7 @@ class Runtime:
             self.home[owner].open_gradients()
 
     def _shape_key(self, a: Action) -> tuple[str, str]:
-        return a.kind.value, kind_of(a.unit).name
+        return a.kind.name, kind_of(a.unit).name
 
     def _input(self, a: Action, state: StepState) -> Tensor | None:
         """The unit's input: none, a message, or what the unit before it left."""
@@ -211,14 +207,14 @@ class Runtime:
         self.ledger.add("buffers", buffer.nbytes)
         sender = stage - 1 if a.kind is Kind.RECV_ACT else stage + 1
         state.arriving[a.kind, stage, k] = buffer
-        return self.comm.recv(buffer, self._peer(a), self._tag(a.kind, sender, k), _stream(a.kind), a)
+        return self.comm.recv(buffer, self._peer(a), self._tag(a.kind, sender, k), a.kind.stream, a)
 
     def _send(self, a: Action, state: StepState) -> Handle:
         stage, k = _place(a)
         flow = state.activations if a.kind is Kind.SEND_ACT else state.gradients
         tensor = flow.pop((stage, k)).contiguous()
         self.ledger.add("buffers", tensor.nbytes)
-        return self.comm.send(tensor, self._peer(a), self._tag(a.kind, stage, k), _stream(a.kind), a)
+        return self.comm.send(tensor, self._peer(a), self._tag(a.kind, stage, k), a.kind.stream, a)
 
     def _peer(self, a: Action) -> int:
         assert a.peer is not None
@@ -255,12 +251,12 @@ class Runtime:
     # -- optimizer
 
     def _optimize(self, a: Action, state: StepState) -> None:
-        with self.recorder.compute(a, (a.kind.value, "")):
+        with self.recorder.compute(a, (a.kind.name, "")):
             loss, norm = self._global_scalars(state.loss)
             factor = clip_factor(norm, self.job.training.clip)
             with torch.no_grad():
                 for bucket in self.buckets.values():
-                    bucket.step(self.adam, factor, self.number + 1)
+                    bucket.step(self.adam, factor, state.number + 1)
         state.result = StepResult(loss, norm)
 
     def _global_scalars(self, loss: float) -> tuple[float, float]:
@@ -283,9 +279,32 @@ def _place(a: Action) -> tuple[int, int]:
     return a.stage, a.microbatch
 
 
-def _nothing(a: Action, state: StepState) -> None:
+def _nothing(runtime: Runtime, a: Action, state: StepState) -> None:
     """WAIT is no more than its waits."""
 
 
-def _stream(kind: Kind) -> str:
-    return "pp_act" if kind in (Kind.SEND_ACT, Kind.RECV_ACT) else "pp_grad"
+@dataclass(frozen=True)
+class Handler:
+    """How a rank does an action of the kind `name`; `do` returns what it has only started, if anything."""
+
+    name: str
+    do: Callable[[Runtime, Action, StepState], Handle | None]
+
+
+HANDLERS: Registry[Handler] = Registry(
+    "handler of an action kind",
+    Handler("forward", Runtime._forward),
+    Handler("backward", Runtime._backward),
+    Handler("backward_input", Runtime._backward),
+    Handler("backward_weight", Runtime._backward_weight),
+    Handler("recompute", Runtime._recompute),
+    Handler("send_act", Runtime._send),
+    Handler("recv_act", Runtime._recv),
+    Handler("send_grad", Runtime._send),
+    Handler("recv_grad", Runtime._recv),
+    Handler("gather", Runtime._gather),
+    Handler("release", Runtime._release),
+    Handler("reduce", Runtime._reduce),
+    Handler("wait", _nothing),
+    Handler("step", Runtime._optimize),
+)

@@ -12,7 +12,7 @@ from engine.model.units import compute_units, needs
 from engine.prediction.rehearsal.template_cache import unit_templates
 from engine.prediction.rehearsal.templates import Templates
 from engine.program.compile import compile_job
-from engine.program.program import COMPUTE, Kind
+from engine.program.kinds import Kind
 
 BACKEND = "gloo"  # whose wire bytes are of no interest here
 
@@ -38,18 +38,18 @@ def model_flops(job: Job) -> int:
     plain = replace(job, plan=replace(job.plan, tp=1, recompute="none", sequence_parallel=False))
     found = unit_templates(plain, BACKEND)
     kinds = [kind_of(unit).name for unit in compute_units(job.model)]
-    one = sum(found[kind.value, name][0].flops for name in kinds for kind in (Kind.FORWARD, Kind.BACKWARD))
+    one = sum(found[kind.name, name][0].flops for name in kinds for kind in (Kind.FORWARD, Kind.BACKWARD))
     return one * job.plan.microbatches * job.plan.dp
 
 
 def tensor_bytes(job: Job, lane: int) -> dict[tuple[str, str], int]:
     """Logical bytes of the collectives inside layers, by (axis, operation), in the compiled program of a lane."""
     total: Counter[tuple[str, str]] = Counter()
-    actions = [a for a in compile_job(job).lanes[lane] if a.kind in COMPUTE and a.unit]
+    actions = [a for a in compile_job(job).lanes[lane] if a.kind.rows == "unit"]
     known: Templates = {}
     for split in {a.kind is Kind.BACKWARD_INPUT for a in actions}:
         known = unit_templates(job, BACKEND, split=split) | known
     for a in actions:
-        for piece in known[a.kind.value, kind_of(a.unit).name][1:]:
+        for piece in known[a.kind.name, kind_of(a.unit).name][1:]:
             total[piece.group, piece.op] += piece.logical_bytes
     return dict(total)

@@ -15,41 +15,11 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from engine.job.errors import Unknown
 from engine.model.unit_kinds import is_unit
-
-
-class Kind(StrEnum):
-    FORWARD = "forward"
-    BACKWARD = "backward"
-    BACKWARD_INPUT = "backward_input"
-    BACKWARD_WEIGHT = "backward_weight"
-    RECOMPUTE = "recompute"
-    SEND_ACT = "send_act"
-    RECV_ACT = "recv_act"
-    SEND_GRAD = "send_grad"
-    RECV_GRAD = "recv_grad"
-    GATHER = "gather"
-    RELEASE = "release"
-    REDUCE = "reduce"
-    WAIT = "wait"
-    STEP = "step"
-    OFFLOAD = "offload"
-    FETCH = "fetch"
-
-
-COMPUTE = frozenset({Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT, Kind.RECOMPUTE, Kind.STEP})
-MAKES_GRADIENT = (Kind.BACKWARD, Kind.BACKWARD_INPUT)  # of a unit's input
-ADDS_GRADIENT = (Kind.BACKWARD, Kind.BACKWARD_WEIGHT)  # to those of a unit's parameters
-PASSES = (Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
-USES_PARAMETERS = (Kind.FORWARD, Kind.RECOMPUTE, *MAKES_GRADIENT)
-SENDS = {Kind.SEND_ACT: Kind.RECV_ACT, Kind.SEND_GRAD: Kind.RECV_GRAD}
-RECEIVES = {recv: send for send, recv in SENDS.items()}
-EXECUTABLE = frozenset(
-    {*PASSES, Kind.RECOMPUTE, Kind.GATHER, Kind.RELEASE, Kind.REDUCE, Kind.WAIT, Kind.STEP, *SENDS, *RECEIVES}
-)  # what `engine.execution.runtime` has a method for
+from engine.program.kinds import KINDS, Kind
 
 
 def boundary(message: Action) -> int:
@@ -77,19 +47,19 @@ class Action:
     op: str = ""
 
     def __str__(self) -> str:
-        words = [self.kind.value]
+        words = [self.kind.name]
         words += [self.unit] if self.unit else []
         words += [f"mb{self.microbatch}"] if self.microbatch is not None else []
         words += [f"stage{self.stage}"] if self.stage is not None else []
         if self.peer is not None:
-            words.append(f"->pp{self.peer}" if self.kind in SENDS else f"<-pp{self.peer}")
+            words.append(f"->pp{self.peer}" if self.kind.sends else f"<-pp{self.peer}")
         words += [self.op] if self.op else []
         words += [f"@{self.axis}"] if self.axis else []
         return " ".join(words)
 
     @classmethod
     def parse(cls, line: str) -> Action:
-        """Reads what `str` wrote. Raises `ValueError` naming the word that cannot be read."""
+        """Reads what `str` wrote. Raises `ValueError` naming the word that cannot be read, `Unknown` for a kind."""
         kind, *words = line.split()
         values: dict[str, Any] = {}  # _field gives each name its own type
         for word in words:
@@ -97,11 +67,7 @@ class Action:
             if values.keys() & found.keys():
                 raise ValueError(f"{word!r} in {line!r} is one too many: an action has one of each.")
             values |= found
-        try:
-            return cls(Kind(kind), **values)
-        except ValueError:
-            near = difflib.get_close_matches(kind, [k.value for k in Kind], n=1)
-            raise ValueError(f"{kind!r} is no kind of action: did you mean {(near or ['forward'])[0]}?") from None
+        return cls(KINDS[kind], **values)
 
 
 _OPS = ("all_reduce", "reduce_scatter", "all_gather")
@@ -129,6 +95,10 @@ class Program:
 
     lanes: Lanes
 
+    def __post_init__(self) -> None:
+        for kind in {action.kind for lane in self.lanes for action in lane}:
+            KINDS[kind.name]  # raises `Unknown`: nobody is told of it later
+
     def text(self, lane: int | None = None) -> str:
         """The program to read or edit: a heading for each lane, then an action a line."""
         chosen = range(len(self.lanes)) if lane is None else [lane]
@@ -136,7 +106,10 @@ class Program:
 
     @classmethod
     def parse(cls, text: str) -> Program:
-        """The inverse of `text`; blank lines and `#` comments are skipped. Raises `ValueError` with the line."""
+        """The inverse of `text`; blank lines and `#` comments are skipped.
+
+        Raises `ValueError` with the line, of a kind of action that there is not `Unknown`.
+        """
         lanes: list[list[Action]] = []
         for number, raw in enumerate(text.splitlines(), 1):
             line = raw.split("#")[0].strip()
@@ -149,6 +122,9 @@ class Program:
             elif line:
                 try:
                     lanes[-1].append(Action.parse(line))
+                except Unknown as error:
+                    error.args = (f"line {number}: {error}",)
+                    raise
                 except ValueError as error:
                     raise ValueError(f"line {number}: {error}") from None
         return cls(tuple(map(tuple, lanes)))

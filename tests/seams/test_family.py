@@ -28,8 +28,8 @@ from engine.program.dryrun import unit_cost
 from engine.program.passes.layers import expand_units
 from engine.program.program import Action, Kind, Program
 from lab.cli.options import Parser, add_job_options
+from lab.facade import Run
 from lab.running.downscale import scaled_down
-from lab.store.stored_run import Run
 from lab.views.figures.grid.grid import holds
 from lab.wording import size_words
 from tests.seams.whole_way import pictures, plugged_in, printed, run_and_prove

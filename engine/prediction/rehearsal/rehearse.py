@@ -22,12 +22,13 @@ from engine.model.unit_kinds import kind_of
 from engine.model.units import boundary_bytes, token_lanes
 from engine.prediction.formulas import state_bytes
 from engine.prediction.peak_memory import Change, lane_changes
-from engine.prediction.rehearsal.template_cache import step_template, unit_templates
-from engine.prediction.rehearsal.templates import WAIT, Piece, Template, Templates, communication_template
+from engine.prediction.rehearsal.template_cache import alone_templates, unit_templates
+from engine.prediction.rehearsal.templates import SELF, WAIT, Piece, Template, Templates, communication_template
 from engine.prediction.replay.rows import whole
 from engine.program.compile import compile_job
 from engine.program.dependencies import Waits, waits
-from engine.program.program import COMPUTE, RECEIVES, SENDS, Action, Kind, Program, boundary
+from engine.program.kinds import Kind
+from engine.program.program import Action, Program, boundary
 from engine.recording.tables import CATEGORIES, MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, Recording
 
 Numbers = NDArray[np.int64]
@@ -203,9 +204,9 @@ def _template_key(sizes: Sequence[int], a: Action) -> tuple[object, ...]:
 
     sizes: of the messages across each boundary.
     """
-    if a.kind in COMPUTE:
-        return a.kind, kind_of(a.unit).name if a.unit else ""
-    if a.kind in SENDS or a.kind in RECEIVES:
+    if a.kind.rows == "unit":
+        return a.kind, kind_of(a.unit).name
+    if a.kind.moves == "message":
         return a.kind, sizes[boundary(a)], a.peer
     return a.kind, a.unit, a.peer, a.axis, a.op
 
@@ -220,14 +221,19 @@ def _templates(
         units |= unit_templates(job, backend, kept)
     if Kind.BACKWARD_INPUT in kinds:  # besides the others, where an order written by hand mixes whole and split ones
         units |= unit_templates(job, backend, kept, split=True)
+    alone = [a for a in examples.values() if a.kind.rows == "alone"]
+    by_itself = alone_templates(job, z, alone, backend, kept) if alone else {}
     found: dict[tuple[object, ...], Template] = {}
     for key, a in examples.items():
-        if a.kind is Kind.STEP:
-            found[key] = step_template(job, z, backend, kept)
-        elif a.kind in COMPUTE:
-            found[key] = units[a.kind.value, kind_of(a.unit).name]
-        else:
-            found[key] = communication_template(job, a, buckets.get(a.unit), backend)
+        match a.kind.rows:
+            case "unit":
+                found[key] = units[a.kind.name, kind_of(a.unit).name]
+            case "alone":
+                found[key] = by_itself[a]
+            case "sizes":
+                found[key] = communication_template(job, a, buckets.get(a.unit), backend)
+            case "":
+                found[key] = ()
     return found
 
 
@@ -238,6 +244,8 @@ def _peers(axis: str, rank: int, mesh: Mesh, tie: Sequence[int]) -> list[int]:
     """
     if axis in ("dp", "tp", "pp"):
         return mesh.group(axis, rank)
+    if axis == SELF:
+        return [rank]
     if axis == "tie":
         pipeline = mesh.group("pp", rank)
         return [pipeline[z] for z in tie]

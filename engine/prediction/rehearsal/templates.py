@@ -14,7 +14,9 @@ from engine.model.buckets import Bucket, lane_buckets
 from engine.model.family import family_of
 from engine.model.params import replicated_size
 from engine.model.units import boundary_bytes, token_lanes
-from engine.program.program import RECEIVES, SENDS, Action, Kind, boundary
+from engine.program.kinds import Kind
+from engine.program.program import Action, boundary
+from engine.program.streams import COMPUTE_STREAM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +41,16 @@ class Piece:
     wire_bytes: int = 0
 
 
+SELF = "self"
+"""As `Piece.axis`: the rank alone, as in a copy from one of its memories to another."""
+
 Template = tuple[Piece, ...]
 """An action's own row, then the collectives inside it in order; empty for an action that writes no row."""
 
 Templates = dict[tuple[str, str], Template]
 """(action kind, unit kind) → template."""
 
-WAIT: Template = (Piece(stream="compute", kind="wait"),)
+WAIT: Template = (Piece(stream=COMPUTE_STREAM, kind=Kind.WAIT.name),)
 
 
 def unit_job(job: Job) -> Job:
@@ -73,30 +78,25 @@ def _step_of(job: Job, lane: int) -> tuple[object, ...]:
 
 
 def communication_template(job: Job, action: Action, bucket: Bucket | None, backend: str) -> Template:
-    """The row of a message, gather or reduction; none for a release or a wait. bucket: the one the action names."""
-    if action.kind in SENDS or action.kind in RECEIVES:
-        stream, size = ("pp_act" if action.kind in _ACTIVATIONS else "pp_grad"), boundary_bytes(job)[boundary(action)]
+    """The row of a message, gather or reduction. bucket: the one the action names."""
+    if action.kind.moves == "message":
+        size = boundary_bytes(job)[boundary(action)]
         return (
             Piece(
-                stream=stream, kind=action.kind.value, op="message", axis=f"pp{action.peer}", group="pp",
+                stream=action.kind.stream, kind=action.kind.name, op="message", axis=f"pp{action.peer}", group="pp",
                 logical_bytes=size, wire_bytes=size,
             ),
         )  # fmt: skip
-    if action.kind not in (Kind.GATHER, Kind.REDUCE):
-        return ()
     assert bucket is not None
     op, axis = action.op, action.axis
     n = {"dp": job.plan.dp, "tp": job.plan.tp, "tie": 2}[axis]
     size = _bytes_moved(job, action, bucket)
     return (
         Piece(
-            stream=axis, kind=action.kind.value, op=op, axis=axis, group=axis,
+            stream=axis, kind=action.kind.name, op=op, axis=axis, group=axis,
             logical_bytes=logical_bytes(op, n, size), wire_bytes=wire_bytes(op, n, size, backend),
         ),
     )  # fmt: skip
-
-
-_ACTIVATIONS = (Kind.SEND_ACT, Kind.RECV_ACT)
 
 
 def _bytes_moved(job: Job, action: Action, bucket: Bucket) -> int:

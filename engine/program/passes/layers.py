@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.model.unit_kinds import kind_of
-from engine.program.program import PASSES, Action, Kind, Lanes
+from engine.program.kinds import Kind
+from engine.program.program import Action, Lanes
 
 
 def _part(kind: Kind, unit: str) -> Kind:
@@ -20,7 +21,7 @@ def expand_units(lanes: Lanes, stages: Sequence[Sequence[str]]) -> Lanes:
     """stages[s] lists the units of virtual stage s in forward order."""
 
     def expand(action: Action) -> list[Action]:
-        if action.kind not in PASSES:
+        if not action.kind.is_pass:
             return [action]
         assert action.stage is not None
         kind, k, stage = action.kind, action.microbatch, action.stage

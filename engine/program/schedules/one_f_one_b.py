@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from engine.job.nearest import nearest_multiples
 from engine.job.schedules import SCHEDULES, Schedule
-from engine.program.program import Action, Kind, Lanes, lanes_of
+from engine.program.kinds import Kind
+from engine.program.program import Action, Lanes, lanes_of
 
 if TYPE_CHECKING:
     from engine.job.job import Plan
