@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from engine.job.registry import Registry, plug_in, plugged_in
-from engine.model.buckets import Bucket
+
+if TYPE_CHECKING:
+    from engine.model.buckets import Bucket
 
 
 class Sizes(Protocol):
