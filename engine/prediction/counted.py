@@ -45,7 +45,7 @@ def model_flops(job: Job) -> int:
 def tensor_bytes(job: Job, lane: int) -> dict[tuple[str, str], int]:
     """Logical bytes of the collectives inside layers, by (axis, operation), in the compiled program of a lane."""
     total: Counter[tuple[str, str]] = Counter()
-    actions = [a for a in compile_job(job).lanes[lane] if a.kind.rows == "unit"]
+    actions = [a for a in compile_job(job).lanes[lane] if a.kind.acts_on == "unit"]
     known: Templates = {}
     for split in {a.kind is Kind.BACKWARD_INPUT for a in actions}:
         known = unit_templates(job, BACKEND, split=split) | known

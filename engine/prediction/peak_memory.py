@@ -71,7 +71,7 @@ class _Sizes:
         self.named: Mapping[str, Bucket] = {b.name: b for b in self.home.values()}
         self.parameter, self.gradient = job.precision.compute, job.precision.grad
         self.shards_gradients, self.shards_parameters = zero >= 2, zero == 3
-        self.messages = boundary_bytes(job)
+        self._messages = boundary_bytes(job)
         units = [unit for unit in lane_units(job, z) if unit != TOKENS]
         self.kept: Mapping[str, int] = {unit: kept_bytes(job, unit) for unit in units}
         self.whole: Mapping[str, int] = {unit: activation_bytes(job, unit) for unit in units}
@@ -79,7 +79,7 @@ class _Sizes:
         self.open_gradients: set[str] = set()
 
     def message(self, action: Action) -> int:
-        return self.messages[boundary(action)]
+        return self._messages[boundary(action)]
 
     def opened(self, unit: str) -> Iterator[Booking]:
         for owner in (self.home[name] for name in needs(self.model, unit) if self.shards_gradients):

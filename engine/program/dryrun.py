@@ -20,7 +20,7 @@ Cost = Callable[[Action], Time]
 
 def unit_cost(action: Action) -> int:
     """A block's forward takes 1, again if recomputed, its backward 2, each part of a split one 1, all else nothing."""
-    return action.kind.cost if action.kind.cost and action.unit and kind_of(action.unit).block else 0
+    return action.kind.cost if action.unit and action.kind.acts_on == "unit" and kind_of(action.unit).block else 0
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Sizes(Protocol):
     """Bytes on one pipeline rank in closed form, which `Kind.books` and `Kind.lands` choose from.
 
-    kept, whole, left, by unit: activations that a forward keeps,
-    that are there when its backward begins, and that the input part of a split backward leaves for the weight part.
+    kept, whole, left, by unit: activations that a forward keeps, that are there when its backward begins, and that the
+    input part of a split backward leaves for the weight part.
     named: the buckets. parameter, gradient: bytes of one element. Whether the ZeRO stage shards gradients and
     parameters.
     """
@@ -35,7 +35,7 @@ class Sizes(Protocol):
     shards_parameters: bool
 
     def message(self, action: Any) -> int:
-        """What a message between stages moves."""
+        """What a message (`engine.program.program.Action`) brings across its boundary between stages."""
         ...
 
     def opened(self, unit: str) -> Iterable[Booking]:

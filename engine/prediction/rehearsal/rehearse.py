@@ -23,7 +23,14 @@ from engine.model.units import boundary_bytes, token_lanes
 from engine.prediction.formulas import state_bytes
 from engine.prediction.peak_memory import Change, lane_changes
 from engine.prediction.rehearsal.template_cache import alone_templates, unit_templates
-from engine.prediction.rehearsal.templates import SELF, WAIT, Piece, Template, Templates, communication_template
+from engine.prediction.rehearsal.templates import (
+    SELF,
+    WAIT,
+    Piece,
+    Template,
+    Templates,
+    communication_template,
+)
 from engine.prediction.replay.rows import whole
 from engine.program.compile import compile_job
 from engine.program.dependencies import Waits, waits
