@@ -64,8 +64,9 @@ class Kind:
     partner: the kind at the other end of a message; sends, receives: which end it is.
 
     What it has to do with others. uses_parameters: of its unit, gathered. makes_gradient: of its unit's input.
-    adds_gradient: to its unit's parameters. sums_norm: adds up the gradient norm of all ranks, so that gradients are
-    reduced before it. updates: the parameters of its bucket, or of all. ends: a step.
+    adds_gradient: to its unit's parameters. sums_norm: adds up loss and gradient norm of all ranks, once a step, when
+    gradients are reduced. updates: the parameters of its bucket, or of all. ends: a step, when all is there that was
+    under way.
 
     How it is foretold. cost: of a block's, in the units of schedules (`engine.program.dryrun`). rows: how the rehearsal
     finds what it records: each distinct unit executed once, the action executed alone, worked out from sizes, or
@@ -108,6 +109,9 @@ class Kind:
     RELEASE: ClassVar[Kind]
     REDUCE: ClassVar[Kind]
     WAIT: ClassVar[Kind]
+    NORM: ClassVar[Kind]
+    UPDATE: ClassVar[Kind]
+    END: ClassVar[Kind]
     STEP: ClassVar[Kind]
 
     def __str__(self) -> str:
@@ -234,6 +238,16 @@ Kind.REDUCE = KINDS.add(Kind(
     lands=_reduced,
 ))  # fmt: skip
 Kind.WAIT = KINDS.add(Kind(name="wait", words="waiting", acts_on="bucket"))
+Kind.NORM = KINDS.add(Kind(
+    name="norm", words="gradient norm", acts_on="rank", letter="N", work="step", role="step", sums_norm=True,
+    rows="alone",
+))  # fmt: skip
+Kind.UPDATE = KINDS.add(Kind(
+    name="update", words="optimizer update", acts_on="bucket", letter="U", work="step", role="step", updates=True,
+    rows="alone",
+))  # fmt: skip
+Kind.END = KINDS.add(Kind(name="end", words="end of the step", acts_on="rank", ends=True))
+# the norm and every update at once, as programs and recordings from before these were three have it
 Kind.STEP = KINDS.add(Kind(
     name="step", words="optimizer step", acts_on="rank", letter="S", work="step", role="step", sums_norm=True,
     updates=True, rows="alone",
