@@ -48,9 +48,9 @@ Books = Callable[[Sizes, Any], Iterable[Booking]]
 """What an action (`engine.program.program.Action`) of a kind books, given the sizes on its rank."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Kind:
-    """What everybody has to know of a kind of action. Two are equal if they are one; text and files have the name.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Kind(str):
+    """What everybody has to know of a kind of action. It is its own name, with which it can be compared.
 
     name: in programs and in rows of recordings, and words: in legends.
     acts_on: a unit's computation for a micro-batch, a message between stages, a bucket, or the rank as a whole.
@@ -114,8 +114,8 @@ class Kind:
     END: ClassVar[Kind]
     STEP: ClassVar[Kind]
 
-    def __str__(self) -> str:
-        return self.name
+    def __new__(cls, *, name: str, **_: Any) -> Kind:
+        return super().__new__(cls, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _named, (self.name, plugged_in())
