@@ -18,8 +18,9 @@ from engine.program.kinds import KINDS
 from lab.cli.terminal import simulated
 from lab.cli.terminal.tables import MAX_WIDTH, communication, memory, memory_unit
 from lab.cli.terminal.timeline import COMMUNICATION, IDLE, MARK, TextTimeline, style_of, text_timeline
+from lab.facade import Run
 from lab.store.folder import WHOLE
-from lab.store.stored_run import Run, RunCorrupt
+from lab.store.stored_run import RunCorrupt
 from lab.wording import (
     GRAD_NORM_LIMIT,
     LOSS_LIMIT,
