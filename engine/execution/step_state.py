@@ -33,13 +33,13 @@ class StepResult:
 
 @dataclass
 class StepState:
-    """What lives for step `number`, counted from 0.
+    """What lives for step `number`, counted from 0. data: of each micro-batch.
 
     Keys of flows are (stage, micro-batch), of handles the position that started them. factor: what gradients are scaled
     by before they are used, None for not at all; the norm says it.
     """
 
-    tokens: list[Tensor]
+    data: list[Tensor]
     number: int
     handles: dict[int, Handle] = field(default_factory=dict)
     activations: dict[tuple[int, int], Tensor] = field(default_factory=dict)

@@ -144,11 +144,12 @@ def check(job: Job, cluster: Cluster) -> None:
 def _check_countable(job: Job, cluster: Cluster) -> None:
     """Raises `JobRefused` for what would overflow: bytes of a rank, FLOPs of an operation, picoseconds of a step."""
     from engine.cluster.roofline import peak_flops
+    from engine.model.units import one_of_each_kind
     from engine.prediction.formulas import activation_bytes, model_flops, parameters
     from engine.prediction.replay.replay import MOST_SECONDS
 
     model, plan = job.model, job.plan
-    kept = sum(activation_bytes(job, unit) for unit in ("embedding", "block0", "head"))
+    kept = sum(activation_bytes(job, unit) for unit in one_of_each_kind(model))
     held = max(parameters(job) * job.precision.state, kept * model.layers * plan.microbatches)
     flops = model_flops(job)
     if held > MOST_BYTES or flops > MOST_FLOPS * model.layers * plan.microbatches * plan.dp:

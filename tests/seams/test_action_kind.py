@@ -31,7 +31,7 @@ from lab.analysis.step.activity import activities
 from lab.analysis.step.step_ops import step_ops
 from lab.analysis.step.time_breakdown import step_shares
 from lab.cli.terminal.timeline import text_timeline
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views import figures
 from lab.views.exports import export, hta
 from lab.views.exports.perfetto import trace_events
