@@ -11,24 +11,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from engine.recording.tables import OpCost
+
 
 @dataclass(slots=True)
-class Cost:
-    """What a computation costs.
+class Counted(OpCost):
+    """What was counted. marks: FLOPs done when each child collective began."""
 
-    touched_bytes: operands read plus results written, views excluded; matmul_bytes: those of matrix products.
-    matmuls: matrix products, the operators that have a FLOP formula; batched_flops, batched_bytes: of those products,
-    attention's, which multiply many small matrices. operators: all that compute or move anything.
-    marks: FLOPs done when each child collective began.
-    """
-
-    flops: int = 0
-    touched_bytes: int = 0
-    matmuls: int = 0
-    matmul_bytes: int = 0
-    batched_flops: int = 0
-    batched_bytes: int = 0
-    operators: int = 0
     marks: list[int] = field(default_factory=list)
 
 
@@ -40,7 +29,7 @@ _BATCHED = {torch.ops.aten.bmm, torch.ops.aten.baddbmm}
 class _Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
-        self.cost = Cost()
+        self.cost = Counted()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -74,7 +63,7 @@ def _nbytes(value: Any) -> int:
 
 
 @contextmanager
-def counting() -> Iterator[Cost]:
+def counting() -> Iterator[Counted]:
     """Counts what is executed inside, forward or backward, in this thread and in autograd's."""
     counter = _Counter()
     with counter:
