@@ -15,9 +15,12 @@ from engine.recording.tables import Op
 class Recorder:
     """The rows of one rank. Costs of a computation are counted the first time and remembered by key."""
 
-    def __init__(self, rank: int, synchronize: Callable[[], None] = lambda: None) -> None:
-        """synchronize: waits for the device, so that on a GPU a computation's time is not that of its launch."""
-        self.rank, self.synchronize = rank, synchronize
+    def __init__(self, rank: int, synchronize: Callable[[], None] = lambda: None, clock_offset_ns: int = 0) -> None:
+        """synchronize: waits for the device, so that on a GPU a computation's time is not that of its launch.
+
+        clock_offset_ns: added to all times once their step is over, so that ranks of several machines have one clock.
+        """
+        self.rank, self.synchronize, self._offset = rank, synchronize, clock_offset_ns
         self.rows: list[Op] = []
         self._open: Op | None = None
         self._costs: dict[tuple[str, ...], Counted] = {}
@@ -75,5 +78,6 @@ class Recorder:
         """The rows of a finished step; starts the next one."""
         ops, self.rows = self.rows, []
         for op in ops:
-            op.step, op.end_ns = step, op.end_ns or op.start_ns
+            op.step, op.end_ns = step, (op.end_ns or op.start_ns) + self._offset
+            op.start_ns += self._offset
         return ops
