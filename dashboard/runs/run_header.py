@@ -13,9 +13,10 @@ from dashboard.runs import cached_runs
 from dashboard.runs.downloads import downloads
 from engine.job.errors import JobRefused
 from lab import analysis
+from lab.facade import Run
 from lab.store.clusters import cluster_names
 from lab.store.folder import WHOLE
-from lab.store.stored_run import Run, RunCorrupt
+from lab.store.stored_run import RunCorrupt
 from lab.views.timeline.streamlit import TimelineState
 
 MEASURED = ""

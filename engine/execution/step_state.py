@@ -33,12 +33,12 @@ class StepResult:
 
 @dataclass
 class StepState:
-    """What lives for step `number`, counted from 0.
+    """What lives for step `number`, counted from 0. data: of each micro-batch.
 
     Keys of flows are (stage, micro-batch), of handles the position that started them.
     """
 
-    tokens: list[Tensor]
+    data: list[Tensor]
     number: int
     handles: dict[int, Handle] = field(default_factory=dict)
     activations: dict[tuple[int, int], Tensor] = field(default_factory=dict)

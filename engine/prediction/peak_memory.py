@@ -8,12 +8,12 @@ from functools import lru_cache
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.model.buckets import Bucket, lane_buckets
-from engine.model.units import lane_units, needs
-from engine.prediction.formulas import activation_bytes, held_for_weight_bytes, kept_bytes, message_bytes, state_bytes
+from engine.model.units import TOKENS, boundary_bytes, lane_units, needs
+from engine.prediction.formulas import activation_bytes, held_for_weight_bytes, kept_bytes, state_bytes
 from engine.program.compile import compile_job
 from engine.program.dependencies import Waits, waits
 from engine.program.kinds import Booking, Sizes
-from engine.program.program import Program
+from engine.program.program import Action, Program, boundary
 from engine.recording.tables import CATEGORIES
 
 Change = tuple[int, str, int, bool]
@@ -56,7 +56,7 @@ def lane_changes(job: Job, program: Program, z: int, known: Waits | None = None)
     for i, before in enumerate(waiting.before):
         for j in before:
             yield from ((i, *change, False) for change in lane[j].kind.lands(sizes, lane[j]))
-        yield from ((i, "buffers", -sizes.message, False) for _ in waiting.forgets[i])
+        yield from ((i, "buffers", -sizes.message(lane[j]), False) for j in waiting.forgets[i])
         if i < len(lane):
             books = lane[i].kind.books
             yield from ((i, *change, change[0] in ("activations", "gathered")) for change in books(sizes, lane[i]))
@@ -71,12 +71,15 @@ class _Sizes:
         self.named: Mapping[str, Bucket] = {b.name: b for b in self.home.values()}
         self.parameter, self.gradient = job.precision.compute, job.precision.grad
         self.shards_gradients, self.shards_parameters = zero >= 2, zero == 3
-        self.message = message_bytes(job)
-        units = lane_units(job, z)
+        self._messages = boundary_bytes(job)
+        units = [unit for unit in lane_units(job, z) if unit != TOKENS]
         self.kept: Mapping[str, int] = {unit: kept_bytes(job, unit) for unit in units}
         self.whole: Mapping[str, int] = {unit: activation_bytes(job, unit) for unit in units}
         self.left: Mapping[str, int] = {unit: held_for_weight_bytes(job, unit) for unit in units}
         self.open_gradients: set[str] = set()
+
+    def message(self, action: Action) -> int:
+        return self._messages[boundary(action)]
 
     def opened(self, unit: str) -> Iterator[Booking]:
         for owner in (self.home[name] for name in needs(self.model, unit) if self.shards_gradients):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
+from engine.model.unit_kinds import kind_of
 from engine.program.kinds import Kind
 from engine.program.program import Action, Program
 
@@ -19,7 +20,7 @@ Cost = Callable[[Action], Time]
 
 def unit_cost(action: Action) -> int:
     """A block's forward takes 1, again if recomputed, its backward 2, each part of a split one 1, all else nothing."""
-    return action.kind.cost if action.unit.startswith("block") else 0
+    return action.kind.cost if action.unit and action.kind.acts_on == "unit" and kind_of(action.unit).block else 0
 
 
 @dataclass(frozen=True)

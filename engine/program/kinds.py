@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from engine.job.registry import Registry, plug_in, plugged_in
-from engine.model.buckets import Bucket
+
+if TYPE_CHECKING:
+    from engine.model.buckets import Bucket
 
 
 class Sizes(Protocol):
     """Bytes on one pipeline rank in closed form, which `Kind.books` and `Kind.lands` choose from.
 
-    message: of a boundary activation or its gradient. kept, whole, left, by unit: activations that a forward keeps,
-    that are there when its backward begins, and that the input part of a split backward leaves for the weight part.
+    kept, whole, left, by unit: activations that a forward keeps, that are there when its backward begins, and that the
+    input part of a split backward leaves for the weight part.
     named: the buckets. parameter, gradient: bytes of one element. Whether the ZeRO stage shards gradients and
     parameters.
     """
 
-    message: int
     kept: Mapping[str, int]
     whole: Mapping[str, int]
     left: Mapping[str, int]
@@ -32,6 +33,10 @@ class Sizes(Protocol):
     gradient: int
     shards_gradients: bool
     shards_parameters: bool
+
+    def message(self, action: Any) -> int:
+        """What a message (`engine.program.program.Action`) brings across its boundary between stages."""
+        ...
 
     def opened(self, unit: str) -> Iterable[Booking]:
         """The whole gradients that a backward of `unit` brings, where only shards are kept and none is there yet."""
@@ -138,11 +143,11 @@ ROLES = ("forward", "backward", "weight", "step")
 
 
 def _of_message(sizes: Sizes, a: Any) -> Iterable[Booking]:
-    yield "buffers", sizes.message
+    yield "buffers", sizes.message(a)
 
 
 def _message_used(sizes: Sizes, a: Any) -> Iterable[Booking]:
-    yield "buffers", -sizes.message
+    yield "buffers", -sizes.message(a)
 
 
 def _of_forward(sizes: Sizes, a: Any) -> Iterable[Booking]:

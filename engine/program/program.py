@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.job.errors import Unknown
+from engine.model.unit_kinds import is_unit
 from engine.program.kinds import KINDS, Kind
+
+
+def boundary(message: Action) -> int:
+    """Which boundary between stages a message crosses: that behind the stage of this number."""
+    assert message.stage is not None, message
+    return message.stage if message.kind in (Kind.SEND_ACT, Kind.RECV_GRAD) else message.stage - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,6 @@ class Action:
 
 
 _OPS = ("all_reduce", "reduce_scatter", "all_gather")
-_NAME = r"(embedding|tokens|head|block\d+)"
-_UNIT = re.compile(rf"{_NAME}(\.\.{_NAME})?$")
 
 
 def _field(word: str, line: str) -> dict[str, object]:
@@ -76,7 +81,7 @@ def _field(word: str, line: str) -> dict[str, object]:
         return {"axis": word[1:]}
     if word in _OPS:
         return {"op": word}
-    if _UNIT.match(word):
+    if all(is_unit(part) for part in word.split("..", 1)):
         return {"unit": word}
     raise ValueError(f"cannot read {word!r} in {line!r}: expected a unit, mbN, stageN, ->ppN, <-ppN, {_OPS} or @axis.")
 

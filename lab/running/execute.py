@@ -11,7 +11,7 @@ from lab.running.execution import Execution, OnProgress, reference_file
 from lab.store.clusters import check_on, find_cluster
 from lab.store.folder import RunInfo
 from lab.store.store import Store
-from lab.store.stored_run import Run
+from lab.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
     from engine.job.job import Job
@@ -58,7 +58,7 @@ def run_job(
     cancel: threading.Event | None = None,
     store: Store | None = None,
     queued: RunInfo | None = None,
-) -> Run:
+) -> StoredRun:
     """Trains `job` on real processes and returns the finished run.
 
     program: what the ranks execute, for one written by hand; default: what the plan compiles to. Either is

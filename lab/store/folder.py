@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from lab.store.summary import typical_seconds
 from lab.store.validation import readable_job
+from lab.typical_seconds import typical_seconds
 
 if TYPE_CHECKING:
     import pydantic

@@ -83,14 +83,6 @@ def step_rows(recording: Recording) -> list[Row]:
     return [{key: row[key] for key in keys} for row in recording.metrics.to_pylist()]
 
 
-def typical_seconds(steps: Sequence[Row]) -> float | None:
-    """Seconds of a typical step, as `analysis.typical_step` chooses one: the median, the first left out as warm-up, of
-    two in the middle the shorter. None without a step.
-    """
-    times = sorted(row["seconds"] for row in steps[1:] or steps)
-    return float(times[(len(times) - 1) // 2]) if times else None
-
-
 def parity(steps: Sequence[Row], outcome: Outcome) -> Row:
     """The verdict and the differences it rests on; all null if there was nothing to compare with."""
     losses, norms = outcome.reference_losses, outcome.reference_grad_norms

@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import expect
 
+from lab.facade import Run, runs
 from lab.store.notes import read_notes
-from lab.store.stored_run import Run, Store, runs
+from lab.store.stored_run import Store
 from tests.browser.dashboard import ROOT, SLOW_MS, Server, Window, until
 
 Open = Callable[..., Window]

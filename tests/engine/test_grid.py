@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.program.checks.check import grid
 from engine.program.compile import compile_job
 from engine.program.dryrun import dry_run
-from engine.program.kinds import Kind
+from engine.program.kinds import KINDS
 from engine.program.program import Action, Program
 from tests.engine.rewriting import (
     PIPE,
@@ -31,5 +31,5 @@ def test_a_grid_wider_than_the_terminal_ends_in_an_ellipsis_and_keeps_the_mark()
 
 
 def test_a_dry_run_survives_actions_without_their_fields() -> None:
-    bare = Program((tuple(Action(kind) for kind in Kind), tuple(Action(kind) for kind in reversed(Kind))))
+    bare = Program((tuple(map(Action, KINDS)), tuple(map(Action, reversed([*KINDS])))))
     assert dry_run(bare).stuck and "pipeline 1:" in grid(bare, (0, 3))

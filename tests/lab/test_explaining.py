@@ -7,7 +7,7 @@ from engine.program.kinds import Kind
 from engine.recording.columns import table_of
 from engine.recording.tables import MemoryRow, Recorded, Recording
 from lab.analysis.comparison.text import explain
-from lab.store.stored_run import Run
+from lab.facade import Run
 from tests.lab.synthetic import Costs, lifelike, synthetic
 from tests.lab.synthetic_runs import made_run
 

@@ -14,7 +14,7 @@ from engine.job.job import Job
 from engine.recording.columns import schema
 from engine.recording.parquet import read_recording
 from engine.recording.tables import TABLES
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views.exports import export
 from tests.lab.fake_run import fake_run
 

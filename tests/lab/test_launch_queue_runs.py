@@ -18,10 +18,11 @@ import pytest
 import lab
 from engine.job.job import Job
 from lab.cli.parser import main
+from lab.facade import load, runs
 from lab.launcher.queue import Launch, LaunchQueue
 from lab.launcher.worker_lock import WorkerLock
 from lab.store.notes import read_notes
-from lab.store.stored_run import Store, load, runs
+from lab.store.stored_run import Store
 
 SHORT = Job.from_options(dp=2, steps=2)
 LONG = Job.from_options(dp=2, steps=100_000)

@@ -16,8 +16,9 @@ import pytest
 from engine.job.errors import Unknown
 from engine.job.job import Job
 from engine.recording.columns import MissingColumn
+from lab.facade import Run, load
 from lab.store.store import Store
-from lab.store.stored_run import Run, RunCorrupt, load
+from lab.store.stored_run import RunCorrupt
 from lab.store.validation import check_summary, readable_job
 
 Change = Callable[[dict[str, Any]], object]

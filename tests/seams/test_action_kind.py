@@ -30,7 +30,7 @@ from lab import analysis
 from lab.analysis.step.step_ops import step_ops
 from lab.analysis.step.time_breakdown import step_shares
 from lab.cli.terminal.timeline import text_timeline
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views import figures
 from lab.views.exports import export
 from lab.views.timeline import timeline_data

@@ -18,8 +18,10 @@ from engine.communication.comm import Comm, Done, Group, Handle
 from engine.execution.runtime import Runtime
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
+from engine.model.family import family_of
 from engine.model.params import Param
-from engine.prediction.rehearsal.templates import SELF, WAIT, Piece, Template, Templates, unit_job, unit_kind
+from engine.model.unit_kinds import kind_of
+from engine.prediction.rehearsal.templates import SELF, WAIT, Piece, Template, Templates, unit_job
 from engine.program.compile import compile_lanes
 from engine.program.program import Action, Program
 from engine.program.schedules.one_f_one_b import gpipe
@@ -74,22 +76,28 @@ def saved_bytes(job: Job) -> dict[str, int]:
     return dict(_executed(unit_job(job), "gloo", False)[1])
 
 
+def left_bytes(job: Job) -> dict[str, int]:
+    """Unit kind → bytes that the input part of one of it leaves for its weight part, found in the same way."""
+    return dict(_executed(unit_job(job), "gloo", True)[2])
+
+
 @lru_cache(maxsize=512)
-def _executed(job: Job, backend: str, split: bool) -> tuple[Templates, dict[str, int]]:
-    """The templates of the job's units, and the bytes they save."""
+def _executed(job: Job, backend: str, split: bool) -> tuple[Templates, dict[str, int], dict[str, int]]:
+    """The templates of the job's units, the bytes they save, and those they leave for weight parts."""
     comm = SilentComm(0, _groups(job, 0), backend)
     program = compile_lanes(job, (zb_h1 if split else gpipe)(1, 1, 1))
     only_units = Program(tuple(tuple(a for a in lane if a.kind.acts_on == "unit") for lane in program.lanes))
     runtime = Runtime(job, only_units, 0, comm, META, Ledger(0), _empty)
-    shape = (job.model.seq + 1, job.microbatch_size)
-    runtime.execute([torch.zeros(shape, dtype=torch.int64, device=META)])
+    family = family_of(job.model)
+    data = torch.zeros(family.data_shape(job), dtype=getattr(torch, family.data_type), device=META)
+    runtime.execute([data])
     rows = comm.recorder.rows
     templates = {
-        (row.kind, unit_kind(row.unit)): _template(row, rows, comm.axes)
+        (row.kind, kind_of(row.unit).name): _template(row, rows, comm.axes)
         for row in rows
         if row.stream == COMPUTE_STREAM and row.kind != WAIT[0].kind
     }
-    return templates, runtime.saved_bytes
+    return templates, runtime.saved_bytes, runtime.left_bytes
 
 
 def execute_alone(job: Job, lane: int, actions: Sequence[Action], backend: str) -> Templates:

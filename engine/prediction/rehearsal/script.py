@@ -8,11 +8,13 @@ from pathlib import Path
 
 from engine.job.job import Job
 from engine.model.buckets import lane_buckets
+from engine.model.unit_kinds import kind_of
+from engine.model.units import boundary_bytes
 from engine.prediction.rehearsal.template_cache import alone_templates, unit_templates
-from engine.prediction.rehearsal.templates import WAIT, Template, Templates, communication_template, unit_kind
+from engine.prediction.rehearsal.templates import WAIT, Template, Templates, communication_template
 from engine.program.dependencies import Waits
 from engine.program.kinds import Kind
-from engine.program.program import Action
+from engine.program.program import Action, boundary
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Part:
 
 def script_of(job: Job, lane: Sequence[Action], known: Waits, z: int, backend: str, kept: Path | None) -> list[Part]:
     """What a lane does in order, its waits spelled out."""
-    keys = [_template_key(a) for a in lane]
+    sizes = boundary_bytes(job)
+    keys = [_template_key(sizes, a) for a in lane]
     templates = _templates(job, dict(zip(keys, lane, strict=True)), z, backend, kept)
     script: list[Part] = []
     place: list[int] = []  # of each action in the script
@@ -40,10 +43,15 @@ def script_of(job: Job, lane: Sequence[Action], known: Waits, z: int, backend: s
     return script
 
 
-def _template_key(a: Action) -> tuple[object, ...]:
-    """What decides an action's rows. Of a collective that is its bucket, of a message its peer."""
+def _template_key(sizes: Sequence[int], a: Action) -> tuple[object, ...]:
+    """What decides an action's rows. Of a collective that is its bucket, of a message its size and its peer.
+
+    sizes: of the messages across each boundary.
+    """
     if a.kind.rows == "unit":
-        return a.kind, unit_kind(a.unit)
+        return a.kind, kind_of(a.unit).name
+    if a.kind.moves == "message":
+        return a.kind, sizes[boundary(a)], a.peer
     return a.kind, a.unit, a.peer, a.axis, a.op
 
 
@@ -63,7 +71,7 @@ def _templates(
     for key, a in examples.items():
         match a.kind.rows:
             case "unit":
-                found[key] = units[a.kind.name, unit_kind(a.unit)]
+                found[key] = units[a.kind.name, kind_of(a.unit).name]
             case "alone":
                 found[key] = by_itself[a]
             case "sizes":

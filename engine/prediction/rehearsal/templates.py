@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from engine.communication.collective_bytes import logical_bytes, wire_bytes
 from engine.job.job import Hardware, Job, Plan
 from engine.model.buckets import Bucket, lane_buckets
+from engine.model.family import family_of
 from engine.model.params import replicated_size
-from engine.model.units import token_lanes
-from engine.prediction.formulas import message_bytes
+from engine.model.units import boundary_bytes, token_lanes
 from engine.program.kinds import Kind
-from engine.program.program import Action
+from engine.program.program import Action, boundary
 from engine.program.streams import COMPUTE_STREAM
 from engine.recording.tables import Op, OpCost
 
@@ -54,19 +54,14 @@ Templates = dict[tuple[str, str], Template]
 WAIT: Template = (Piece(stream=COMPUTE_STREAM, kind=Kind.WAIT.name),)
 
 
-def unit_kind(unit: str) -> str:
-    """All blocks cost the same."""
-    return "block" if unit.startswith("block") else unit
-
-
 def unit_job(job: Job) -> Job:
-    """The job of one block, one micro-batch and one tensor group that executes each distinct unit of `job` once."""
+    """The job of one micro-batch, one tensor group and as few units as have all kinds of those of `job`."""
     plan = Plan(
         tp=job.plan.tp, sequence_parallel=job.plan.sequence_parallel, recompute=job.plan.recompute,
         schedule="gpipe", microbatches=1,
     )  # fmt: skip
     training = replace(job.training, batch=job.microbatch_size, steps=1, seed=0, lr=1.0, text=None)
-    return Job(model=replace(job.model, layers=1), plan=plan, training=training)
+    return Job(model=family_of(job.model).smallest(job.model), plan=plan, training=training)
 
 
 def step_job(job: Job, lane: int) -> tuple[Job, int]:
@@ -86,7 +81,7 @@ def _step_of(job: Job, lane: int) -> tuple[object, ...]:
 def communication_template(job: Job, action: Action, bucket: Bucket | None, backend: str) -> Template:
     """The row of a message, gather or reduction. bucket: the one the action names."""
     if action.kind.moves == "message":
-        size = message_bytes(job)
+        size = boundary_bytes(job)[boundary(action)]
         return (
             Piece(
                 stream=action.kind.stream, kind=action.kind.name, op="message", axis=f"pp{action.peer}", group="pp",

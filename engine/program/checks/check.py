@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 
 from engine.job.job import Job
+from engine.model.unit_kinds import kind_of
 from engine.program.checks.context import Case, Complaint
 from engine.program.checks.rules import AXES, RULES
 from engine.program.dryrun import DryRun, dry_run
@@ -62,8 +63,8 @@ def _misplaced_unit(case: Case, z: int, a: Action) -> Iterator[str]:
         yield f"{a.unit} lives on pipeline {case.lane_of[stage]}."
     elif a.stage != stage:
         yield f"{a.unit} belongs to stage{stage}: write stage{stage}."
-    elif a.unit == "embedding" and a.kind in (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT):
-        yield "the embedding has no input to make a gradient for, so its backward is not split: write backward."
+    elif kind_of(a.unit).source and a.kind in (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT):
+        yield f"the {a.unit} has no input to make a gradient for, so its backward is not split: write backward."
     yield from _bad_microbatch(case, a)
 
 

@@ -11,15 +11,18 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from engine.job.job import Model
 from engine.job.mesh import AXES, Mesh, mesh_of
 from engine.job.rules import notes
 from engine.job.schedules import SCHEDULES
+from engine.model.family import family_of
 from engine.program.kinds import KINDS
 from lab.cli.terminal import simulated
 from lab.cli.terminal.tables import MAX_WIDTH, communication, memory, memory_unit
 from lab.cli.terminal.timeline import COMMUNICATION, IDLE, MARK, TextTimeline, style_of, text_timeline
+from lab.facade import Run
 from lab.store.folder import WHOLE
-from lab.store.stored_run import Run, RunCorrupt
+from lab.store.stored_run import RunCorrupt
 from lab.wording import (
     GRAD_NORM_LIMIT,
     LOSS_LIMIT,
@@ -30,6 +33,7 @@ from lab.wording import (
     power,
     seconds,
     shared_cores,
+    size_words,
 )
 
 Row = dict[str, Any]
@@ -152,12 +156,8 @@ def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
         f"{_count(job.world_size, 'rank' if run.status == 'simulated' else 'process')} = {', '.join(parts)}{chunks},"
         f" {_count(plan.microbatches, 'micro-batch')}",
     )
-    model = job.model
-    widths = f"hidden {model.hidden}, {model.heads} heads, seq {model.seq}, vocab {model.vocab}"
-    yield (
-        "model",
-        f"{model.layers} layers, {widths}",
-    )
+    family = "" if job.model.family == Model.family else f"{family_of(job.model).label}: "
+    yield "model", f"{family}{size_words(job.model)}"
     if run.status == "simulated":
         yield from simulated.fact_rows(run)
     elif info.backend:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.cli.commands.doctor import Check
-from lab.store.stored_run import Run
+from lab.facade import Run
 
 NEWEST = 20
 MAX_REASON = 150  # characters
