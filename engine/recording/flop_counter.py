@@ -15,9 +15,10 @@ from engine.recording.tables import OpCost
 
 
 @dataclass(slots=True)
-class Counted(OpCost):
+class Counted:
     """What was counted. marks: FLOPs done when each child collective began."""
 
+    cost: OpCost = field(default_factory=OpCost)
     marks: list[int] = field(default_factory=list)
 
 
@@ -29,7 +30,7 @@ _BATCHED = {torch.ops.aten.bmm, torch.ops.aten.baddbmm}
 class _Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
-        self.cost = Counted()
+        self.counted = Counted()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -43,7 +44,7 @@ class _Counter(TorchDispatchMode):
         return out
 
     def _count(self, packet: Any, args: Any, kwargs: Any, out: Any) -> None:
-        cost, nbytes = self.cost, sum(_nbytes(x) for x in (*args, out))
+        cost, nbytes = self.counted.cost, sum(_nbytes(x) for x in (*args, out))
         cost.operators += 1
         cost.touched_bytes += nbytes
         if packet in flop_registry:
@@ -67,4 +68,4 @@ def counting() -> Iterator[Counted]:
     """Counts what is executed inside, forward or backward, in this thread and in autograd's."""
     counter = _Counter()
     with counter:
-        yield counter.cost
+        yield counter.counted

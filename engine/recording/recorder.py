@@ -47,7 +47,7 @@ class Recorder:
         row = self.add(stream, kind, name)
         if self._open:
             if self._counter is not None:
-                self._marks.append(self._counter.flops)
+                self._marks.append(self._counter.cost.flops)
             row.cost.before_flops = self._marks[self._children] if self._children < len(self._marks) else 0
             self._children += 1
         return row
@@ -64,9 +64,10 @@ class Recorder:
                 with counting() as counted:
                     self._counter, self._marks = counted, counted.marks
                     yield row
-                row.cost = self._costs[key] = counted
+                self._costs[key] = counted
+                row.cost = counted.cost
             else:
-                row.cost, self._marks = known, known.marks
+                row.cost, self._marks = known.cost, known.marks
                 yield row
         finally:
             self.synchronize()

@@ -20,9 +20,10 @@ from engine.recording.live_files import append_live, append_metric, live_path, r
 from engine.recording.parquet import read_recording
 from engine.recording.running_totals import NOTHING, after
 from engine.recording.tables import TABLES, MemoryRow, MetricRow, Op, OpCost
+from lab.facade import Run, load
 from lab.live.files import MetricsFile, newest_lines, step_recording
 from lab.store.store import Store
-from lab.store.stored_run import Run, RunCorrupt, load
+from lab.store.stored_run import RunCorrupt
 from lab.views.exports import export
 from tests.engine.running import train
 from tests.seams.whole_way import pictures, plugged_in, printed, run_and_prove
