@@ -74,8 +74,10 @@ def assert_ledger_as_predicted(run: Trained) -> None:
             assert (peaks[category], held[category]) == (predicted[f"{category}_peak"], 0), category
 
 
-def train(*, parity: bool = True, program: Program | None = None, **options: Any) -> Trained:
-    """Runs the job given by `options` to its end."""
+def train(
+    *, parity: bool = True, reference: Path | None = None, program: Program | None = None, **options: Any
+) -> Trained:
+    """Runs the job given by `options` to its end; reference: what to compare with in place of one process."""
     job = Job.from_options(**options)
     check(job)
     check_program(program or compile_job(job), job)
@@ -83,9 +85,9 @@ def train(*, parity: bool = True, program: Program | None = None, **options: Any
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder)
         (run_dir / "live").mkdir()
-        reference = reference_path(job, Path(_REFERENCES.name)) if parity else None
+        compared = (reference or reference_path(job, Path(_REFERENCES.name))) if parity else None
         launch(
-            members(job, run_dir, backend=choose_backend(job.world_size, 0), reference=reference, program=program),
+            members(job, run_dir, backend=choose_backend(job.world_size, 0), reference=compared, program=program),
             log_path=run_dir / "log.txt",
             run_json=None,
             on_event=lambda _, event: events[event["event"]].append(event),
