@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product, pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from tests.engine.legal import Options, Order, Work, before, broken_rules, home
