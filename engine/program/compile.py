@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 from engine.job.job import Job
@@ -17,6 +17,7 @@ from engine.program.program import Action, Lanes, Program
 from engine.program.schedules.one_f_one_b import ScheduleFunction, gpipe, interleaved, naive, one_f_one_b
 from engine.program.schedules.zero_bubble import zb_h1, zb_h2, zb_v
 
+Expand = Callable[[Lanes, Sequence[Sequence[str]]], Lanes]
 SCHEDULE_FUNCTIONS: dict[str, ScheduleFunction] = {
     "naive": naive,
     "gpipe": gpipe,
@@ -35,11 +36,14 @@ def compile_job(job: Job) -> Program:
     return compile_lanes(job, SCHEDULE_FUNCTIONS[plan.schedule](plan.pp, plan.microbatches, plan.chunks))
 
 
-def compile_lanes(job: Job, lanes: Lanes) -> Program:
-    """The program of one step of `job` with the stage-level order in `lanes` in place of the schedule's."""
+def compile_lanes(job: Job, lanes: Lanes, expand: Expand = expand_units) -> Program:
+    """The program of one step of `job` with the stage-level order in `lanes` in place of the schedule's.
+
+    expand: puts units in the place of stages; the planner's leaves most of them together.
+    """
     dealt = stages(job)
     home = [stage_lane(job.plan, s) for s in range(len(dealt))]
-    lanes = expand_units(add_messages(lanes, home, early=job.plan.overlap), dealt)
+    lanes = expand(add_messages(lanes, home, early=job.plan.overlap), dealt)
     lanes = recompute_before_backward(lanes, partial(recomputes, job))
     return Program(tuple(tuple(_finish_lane(job, z, lane)) for z, lane in enumerate(lanes)))
 
