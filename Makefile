@@ -21,10 +21,7 @@ notebooks: .venv/.installed-for-tests
 	$(BIN)/python -m notebooks.build
 
 bench: .venv/.installed-for-tests
-	$(BIN)/python -m tests.benchmarks.peers
-	$(BIN)/python -m tests.benchmarks.runs
-	$(BIN)/python -m tests.benchmarks.replay
-	$(BIN)/python -m tests.benchmarks.timeline
+	$(BIN)/python -m tests.benchmarks --write
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv

@@ -1,6 +1,6 @@
 """The engine: a job is compiled to a program, real processes execute it, and a recording says what they did."""
 
-from pathlib import Path
+from engine.home import HOME
+from engine.program import schedules  # they add themselves to the registry, which whoever reads a job needs filled
 
-HOME = Path(__file__).parent
-"""The engine's own files; beside them lie those of `lab`, `dashboard` and `notebooks`."""
+__all__ = ["HOME", "schedules"]

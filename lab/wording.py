@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import unicodedata
 
+from engine.job.schedules import SCHEDULES
+
 AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
-SCHEDULE_NAMES = {
-    "naive": "naive",
-    "gpipe": "GPipe",
-    "1f1b": "1F1B",
-    "interleaved": "interleaved 1F1B",
-    "zb-h1": "ZB-H1",
-    "zb-h2": "ZB-H2",
-    "zb-v": "ZB-V",
-}
+
+
+def schedule_words(name: str) -> str:
+    """A schedule as people write it; the bare name of one that only the session that ran it knew."""
+    return SCHEDULES[name].label if name in SCHEDULES else name
+
 
 LOSS_LIMIT = 1e-5
 GRAD_NORM_LIMIT = 1e-4

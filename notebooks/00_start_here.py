@@ -232,10 +232,10 @@ assert again.steps == two.steps
 # %% [markdown]
 # `job.toml` says what was asked for, `program.txt` what each rank was told to do, `ops.parquet` what it did and when,
 # `memory.parquet` what it held, and `summary.json` has the numbers you have seen. `lab.load("latest")` gives the
-# newest run, and `lab.store.stored_run()` all of them:
+# newest run, and `lab.runs()` all of them:
 
 # %%
-newest = lab.store.stored_run()[:4]
+newest = lab.runs()[:4]
 assert eight.id in {run.id for run in newest}
 for run in newest:
     print(f"{run.id}  {run.status}, loss {run.steps[-1]['loss']:.4f} after {len(run.steps)} steps")

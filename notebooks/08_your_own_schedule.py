@@ -196,7 +196,7 @@ print(f"1F1B {slots} slots, with W right after I {split_slots}, ZB-H1 {zb_slots}
 lab.view(zb_h1.replay("toy-2x4"), "timeline")
 
 # %%
-lab.learning.exercises()
+lab.exercises()
 
 # %% [markdown]
 # ## Three questions

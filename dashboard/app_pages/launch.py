@@ -13,7 +13,8 @@ from dashboard.page.error_box import in_words
 from dashboard.page.render import escaped
 from dashboard.runs import cached_runs
 from engine.job.errors import JobRefused
-from engine.job.job import SCHEDULES, Job
+from engine.job.job import Job
+from engine.job.schedules import SCHEDULES
 from lab.cli.as_command import command_line
 from lab.running.execute import refuse
 from lab.running.experiments import PRESETS, jobs_of
@@ -22,7 +23,7 @@ from lab.store.store import StoreError
 
 VARIED: dict[str, tuple[Any, ...]] = {
     "zero": (0, 1, 2, 3),
-    "schedule": SCHEDULES,
+    "schedule": SCHEDULES.names,
     "microbatches": (1, 2, 4, 8, 16),
     "dp": (1, 2, 4, 8),
     "tp": (1, 2, 4, 8),

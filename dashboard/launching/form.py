@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import streamlit as st
 
 from dashboard.runs import cached_runs
-from engine.job.job import Job
+from engine.job.job import CHOICES, Job
 from lab.cli.options import SECTIONS, field_docs, whole_numbers
 from lab.running.experiments import DEMO
 from lab.store.clusters import cluster_names
@@ -77,8 +77,9 @@ def _knob(name: str, kind: Any, doc: str) -> Any:
         return st.selectbox(
             label(name), ["", *cluster_names(cached_runs.store())], format_func=lambda c: c or "none", **more
         )
-    if name == "schedule":
-        return st.selectbox(label(name), get_args(kind), on_change=_bring_chunks, **more)
+    if name in CHOICES:
+        on_change = _bring_chunks if name == "schedule" else None
+        return st.selectbox(label(name), CHOICES[name].names, on_change=on_change, **more)
     if get_origin(kind) is Literal:
         return st.selectbox(label(name), get_args(kind), **more)
     if kind is bool:

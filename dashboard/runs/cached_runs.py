@@ -18,7 +18,7 @@ from lab.store.store import Store, settle
 from lab.store.stored_run import Run
 from lab.views.timeline import timeline_data
 from lab.views.timeline.streamlit import Drawn, drawn
-from lab.wording import SCHEDULE_NAMES
+from lab.wording import schedule_words
 
 Key = tuple[str, str, str]
 """Root of the store, id of a run, state of what is shown of it: of its folder, which changes with every step of a run
@@ -108,7 +108,7 @@ def plan_words(job: dict[str, Any]) -> str:
     if not job:
         return "unknown plan"
     degrees = " ".join(f"{axis}={job[axis]}" for axis in ("dp", "tp", "pp"))
-    return f"{degrees} · ZeRO-{job['zero']} · {SCHEDULE_NAMES.get(job['schedule'], job['schedule'])}"
+    return f"{degrees} · ZeRO-{job['zero']} · {schedule_words(job['schedule'])}"
 
 
 def when(info: RunInfo) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from lab.store.folder import Entry
 from lab.store.notes import Notes
-from lab.wording import SCHEDULE_NAMES
+from lab.wording import schedule_words
 
 STATUSES = ("running", "finished", "failed", "stopped", "killed", "corrupt", "simulated")
 SIGNS = {
@@ -79,7 +79,7 @@ def _row(run: Listed) -> dict[str, Any]:
         "Status": SIGNS[info.status],
         "Mesh": f"{job['dp']} × {job['tp']} × {job['pp']}" if job else "",
         "ZeRO": job.get("zero"),
-        "Schedule": SCHEDULE_NAMES.get(job.get("schedule", ""), ""),
+        "Schedule": schedule_words(job["schedule"]) if "schedule" in job else "",
         "Step, ms": scaled("step_seconds", 1e3),
         "Bubble, %": scaled("bubble", 1e2),
         "Peak, MB": scaled("peak_bytes", 1e-6),

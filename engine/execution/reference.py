@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from engine import HOME
+from engine.home import HOME
 from engine.job.job import Job
 from engine.model.data import corpus
 

@@ -18,15 +18,17 @@ import tomli_w
 
 from engine.job.errors import JobRefused
 from engine.job.precision import PRECISIONS, Precision
+from engine.job.registry import Registry
+from engine.job.schedules import SCHEDULES
 from engine.job.toml_file import read_toml
 
-Schedule = Literal["naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"]
 Axis = Literal["dp", "tp", "pp"]
 Recompute = Literal["none", "selective", "full"]
 PrecisionName = Literal["fp32", "mixed16", "mixed18"]
 
 REFERENCE_TOKENS = 4096
-SCHEDULES: tuple[Schedule, ...] = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v")
+CHOICES: dict[str, Registry[Any]] = {"schedule": SCHEDULES}
+"""Options whose values are the names of a registry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ class Plan:
     """Pipeline-parallel degree: ranks that hold different layers."""
     zero: int = 0
     """ZeRO stage: 0 replicates, 1 shards the optimizer, 2 also gradients, 3 also parameters."""
-    schedule: Schedule = "1f1b"
+    schedule: str = "1f1b"
     """Order in which a pipeline runs its micro-batches."""
     microbatches: int = 4
     """Micro-batches per step, on each data-parallel rank."""
@@ -155,11 +157,14 @@ class Job:
         size = next((size for size in range(most, 0, -1) if batch % size == 0), 1)
         return dataclasses.replace(self, plan=Plan(microbatches=batch // size), hardware=Hardware())
 
-    def under(self, schedule: Schedule) -> Job:
-        """The job with another schedule, and the chunks that one needs: 2 for zb-v, at least 2 interleaved, else 1."""
+    def under(self, schedule: str) -> Job:
+        """The job with another schedule, and the chunks nearest to its own that one can have.
+
+        Raises `Unknown` for a schedule that is none.
+        """
         if schedule == self.plan.schedule:
             return self
-        chunks = {"zb-v": 2, "interleaved": max(self.plan.chunks, 2)}.get(schedule, 1)
+        chunks = SCHEDULES[schedule].fitting_chunks(self.plan.chunks)
         partition = self.plan.partition if chunks == self.plan.chunks else None  # it has an entry for each stage
         plan = dataclasses.replace(self.plan, schedule=schedule, chunks=chunks, partition=partition)
         return dataclasses.replace(self, plan=plan)
@@ -213,6 +218,11 @@ _PARTS: dict[str, type[Any]] = {"model": Model, "plan": Plan, "training": Traini
 
 def _typed(part: str, values: dict[str, Any]) -> Any:
     """`values` as the dataclass of a part, types checked; a refusal says in plain words which field is wrong."""
+    for name in CHOICES.keys() & values.keys():
+        if not isinstance(values[name], str) or values[name] not in CHOICES[name]:
+            *others, last = CHOICES[name].names
+            choices = f"{', '.join(others)} or {last}" if others else last
+            raise JobRefused(f"{name}={values[name]!r} is not valid: use {choices}.")
     try:
         return _adapter(part).validate_python(values)
     except pydantic.ValidationError as error:

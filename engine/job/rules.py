@@ -9,6 +9,7 @@ from pathlib import Path
 
 from engine.job.errors import JobRefused
 from engine.job.job import Job, Plan
+from engine.job.schedules import SCHEDULES, nearest_multiples
 
 BYTE_VALUES = 256
 MAX_LOCAL_RANKS = 128
@@ -79,8 +80,8 @@ def notes(job: Job) -> list[str]:
         said.append(f"zero={plan.zero} has no effect with dp=1: there is no other replica to shard with.")
     if plan.keep_gathered and plan.zero != 3:
         said.append(f"keep_gathered has no effect with zero={plan.zero}: it is a ZeRO-3 setting.")
-    if plan.schedule == "naive" and plan.pp == 1:
-        said.append("schedule=naive has no effect with pp=1: there is no pipeline.")
+    if plan.pp == 1 and plan.schedule != Plan.schedule and _one_rank_order(plan.schedule) == _one_rank_order("1f1b"):
+        said.append(f"schedule={plan.schedule} has no effect with pp=1: there is no pipeline.")
     if plan.prefetch != Plan.prefetch and (why := _no_prefetch(job)):
         said.append(f"prefetch={plan.prefetch} has no effect {why}.")
     if plan.bucket_kb != Plan.bucket_kb and (plan.dp == 1 or plan.zero >= 2):
@@ -89,6 +90,11 @@ def notes(job: Job) -> list[str]:
     if not plan.overlap and job.world_size == 1:
         said.append("overlap=false has no effect with one rank: nothing is communicated.")
     return said
+
+
+def _one_rank_order(schedule: str) -> tuple[object, ...]:
+    """In which order one rank runs three micro-batches."""
+    return SCHEDULES[schedule].order(1, 3, 1)
 
 
 def _no_prefetch(job: Job) -> str:
@@ -148,21 +154,7 @@ def _model_rules(job: Job) -> Iterator[str]:
 def _pipeline_rules(job: Job) -> Iterator[str]:
     model, plan = job.model, job.plan
     stages = plan.pp * plan.chunks
-    if plan.schedule == "interleaved":
-        if plan.pp == 1:
-            yield "schedule=interleaved needs a pipeline and pp=1: use pp=2 or more, or schedule=1f1b."
-        if plan.chunks == 1:
-            yield "schedule=interleaved needs several model chunks on each rank and chunks=1: use chunks=2 or more."
-        if plan.microbatches % plan.pp:
-            near = _nearest_multiples(plan.microbatches, plan.pp)
-            yield f"schedule=interleaved: pp={plan.pp} does not divide microbatches={plan.microbatches}: use {near}."
-    elif plan.schedule == "zb-v":
-        if plan.chunks != 2:
-            yield f"schedule=zb-v runs two model chunks on each rank and chunks={plan.chunks}: use chunks=2."
-    elif plan.chunks > 1:
-        yield f"chunks={plan.chunks} needs schedule=interleaved; schedule={plan.schedule} has one chunk: use chunks=1."
-    if plan.schedule.startswith("zb-") and plan.pp == 1:
-        yield f"schedule={plan.schedule} needs a pipeline and pp=1: use pp=2 or more, or schedule=1f1b."
+    yield from SCHEDULES[plan.schedule].complaints(plan)
     if model.layers * plan.microbatches > MAX_LAYER_RUNS:
         yield (
             f"layers={model.layers} × microbatches={plan.microbatches} is over {MAX_LAYER_RUNS:,} layer runs a step:"
@@ -189,7 +181,7 @@ def _data_rules(job: Job) -> Iterator[str]:
         pieces = plan.dp * plan.microbatches
         yield (
             f"dp={plan.dp} × microbatches={plan.microbatches} = {pieces} does not divide batch={batch}:"
-            f" use batch={_nearest_multiples(batch, pieces)}."
+            f" use batch={nearest_multiples(batch, pieces)}."
         )
     text = job.training.text
     if text is not None:
@@ -221,11 +213,6 @@ def _any_of(valid: list[int], wanted: int, most: int = 5) -> str:
     """The valid settings nearest to the wanted one, in words."""
     near = sorted(sorted(valid, key=lambda v: abs(v - wanted))[:most])
     return " or ".join(filter(None, [", ".join(map(str, near[:-1])), str(near[-1])]))
-
-
-def _nearest_multiples(value: int, of: int) -> str:
-    below, above = value // of * of, (value // of + 1) * of
-    return f"{below} or {above}" if below else f"{above}"
 
 
 def _even(layers: int, stages: int) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from engine.job.job import Job, Model, Plan
+from engine.job.schedules import SCHEDULES
 
 TOKENS = "tokens"
 
@@ -42,10 +43,8 @@ def forward_cost(model: Model, unit: str) -> float:
 
 
 def stage_lane(plan: Plan, stage: int) -> int:
-    """The pipeline rank a virtual stage lives on: round and round, or under ZB-V down the ranks and back up."""
-    if plan.schedule == "zb-v" and stage >= plan.pp:
-        return 2 * plan.pp - 1 - stage
-    return stage % plan.pp
+    """The pipeline rank a virtual stage lives on, as the schedule places it."""
+    return SCHEDULES[plan.schedule].placement(plan.pp, stage)
 
 
 def stages(job: Job) -> tuple[tuple[str, ...], ...]:

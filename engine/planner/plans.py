@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.job.job import SCHEDULES, Job, Plan, Recompute, Schedule
+from engine.job.job import Job, Plan, Recompute
 from engine.job.rules import is_legal, notes
+from engine.job.schedules import SCHEDULES
 
 Numbers = NDArray[np.int64]
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
@@ -51,7 +52,7 @@ class Shape:
     dp: int
     tp: int
     pp: int
-    schedule: Schedule = "1f1b"
+    schedule: str = "1f1b"
     chunks: int = 1
 
     @property
@@ -105,30 +106,28 @@ def _splits(space: Space, tp: int, scatter: bool) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _pipelines(space: Space, pp: int, batch: int) -> tuple[tuple[Schedule, int], ...]:
+def _pipelines(space: Space, pp: int, batch: int) -> tuple[tuple[str, int], ...]:
     """(schedule, chunks) of the pipelines of `pp` ranks that a replica with so many sequences can run."""
     most = max(space.job.model.layers // pp, 1)
     return tuple(
         (schedule, chunks)
-        for schedule in ((space.job.plan.schedule,) if "schedule" in space.fixed else SCHEDULES)
+        for schedule in ((space.job.plan.schedule,) if "schedule" in space.fixed else SCHEDULES.names)
         if pp > 1 or not _idle_schedule(space.job, schedule)
         for chunks in space.among("chunks", range(1, most + 1))
-        if _counts(space, pp, schedule, chunks, batch)
+        if SCHEDULES[schedule].fitting_chunks(chunks) == chunks and _counts(space, pp, schedule, chunks, batch)
     )
 
 
-def _idle_schedule(job: Job, schedule: Schedule) -> bool:
+def _idle_schedule(job: Job, schedule: str) -> bool:
     """Whether a schedule changes nothing where there is no pipeline."""
     alone = dataclasses.replace(job, plan=Plan(schedule=schedule))
     return any(note.startswith("schedule=") for note in notes(alone))
 
 
 @lru_cache(maxsize=65536)
-def _counts(space: Space, pp: int, schedule: Schedule, chunks: int, batch: int) -> tuple[int, ...]:
+def _counts(space: Space, pp: int, schedule: str, chunks: int, batch: int) -> tuple[int, ...]:
     """Numbers of micro-batches into which such a pipeline can cut `batch` sequences."""
     settings = {"pp": pp, "schedule": schedule, "chunks": chunks}
-    if not any(_legal(space.job, **settings, microbatches=m) for m in (pp, 1)):  # most chunks are no schedule's
-        return ()
     cuts = space.among("microbatches", divisors(batch))
     return tuple(m for m in cuts if _legal(space.job, **settings, microbatches=m))
 

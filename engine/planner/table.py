@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.job.job import SCHEDULES, Job
+from engine.job.job import Job
+from engine.job.schedules import SCHEDULES
 from engine.planner.estimate.estimate import PARTS, Estimator
 from engine.planner.estimate.memory import CATEGORIES, peaks
 from engine.planner.plans import Shape, Variants, job_of
@@ -91,7 +92,7 @@ def fitting(estimator: Estimator, legal: Legal, limit: int) -> tuple[PlanTable, 
 
 
 def _knobs(estimator: Estimator, shape: Shape, many: Variants) -> Numbers:
-    alike = (shape.tp, shape.pp, SCHEDULES.index(shape.schedule), shape.chunks)
+    alike = (shape.tp, shape.pp, SCHEDULES.names.index(shape.schedule), shape.chunks)
     size = estimator.job.training.batch // shape.dp // many.microbatches
     return np.column_stack([np.full((len(many), len(alike)), alike), many.zero, size, many.sequence, many.recompute])
 

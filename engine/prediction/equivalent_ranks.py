@@ -8,6 +8,7 @@ differently coloured partners. Ranks that keep one colour do the same at the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from engine.cluster.cluster import Cluster
 from engine.cluster.collectives import group_cost, message_seconds
 from engine.job.job import Job
 from engine.job.mesh import AXES, mesh_of
+from engine.model.units import stage_lane, token_lanes
 
 Numbers = NDArray[np.int64]
 
@@ -53,13 +55,19 @@ def _first_colours(
     layout = _Layout(cluster, world)
     parts += [_spread(layout.costs(ranks), ranks) for ranks in groups.values()]
     pipelines = groups["pp"]
-    if job.plan.pp > 1:
-        links = layout.links(pipelines, np.roll(pipelines, -1, axis=1))
-        parts += [_at(pipelines, links), _at(pipelines, np.roll(links, 1, axis=1))]
-        if job.model.tied:
-            ends = pipelines[:, [0, -1]]
-            parts.append(_spread(layout.costs(ends), pipelines))
+    for ends in _hops(job):
+        cost = layout.links(pipelines[:, ends[0]], pipelines[:, ends[1]])
+        parts.append(_at(pipelines[:, ends], np.repeat(cost[:, None] + 1, 2, axis=1), world))
+    if tie := token_lanes(job):
+        parts.append(_spread(layout.costs(pipelines[:, tie]), pipelines))
     return _numbered_rows(np.stack(parts, axis=1))
+
+
+def _hops(job: Job) -> list[tuple[int, int]]:
+    """The pipeline ranks between which messages go, from stage to stage."""
+    plan = job.plan
+    home = [stage_lane(plan, s) for s in range(plan.pp * plan.chunks)]
+    return list(dict.fromkeys((a, b) for a, b in pairwise(home) if a != b))
 
 
 class _Layout:
@@ -108,9 +116,9 @@ def _spread(numbers: Numbers, groups: Numbers) -> Numbers:
     return _at(groups, np.repeat(numbers[:, None], groups.shape[1], axis=1))
 
 
-def _at(ranks: Numbers, numbers: Numbers) -> Numbers:
-    """Numbers in the order of ranks."""
-    out = np.empty(ranks.size, np.int64)
+def _at(ranks: Numbers, numbers: Numbers, world: int | None = None) -> Numbers:
+    """Numbers in the order of ranks; 0 for those of `world` that are not named."""
+    out = np.zeros(world or ranks.size, np.int64)
     out[ranks.ravel()] = numbers.ravel()
     return out
 

@@ -13,49 +13,34 @@ from itertools import pairwise
 
 from engine.communication.collective_bytes import logical_bytes
 from engine.job.job import Job
+from engine.job.schedules import SCHEDULES
 from engine.model.buckets import FP32, lane_buckets
 from engine.model.params import padded_vocab, replicated_size, unit_size
 from engine.model.units import TOKENS, lane_units, needs, recomputes, stage_lane, token_lanes
+from engine.program.compile import compile_job
+from engine.program.dryrun import in_flight
 
 INT64 = 8
 
 
 def bubble_formula(job: Job) -> Fraction | None:
-    """Idle ÷ total with equal stages and free communication; None where no formula is known.
+    """Idle ÷ total with equal stages and free communication, as the schedule's own file derives it.
 
-    GPipe and 1F1B (p−1)/(m+p−1) (Huang et al. 2019, section 2.3; Narayanan et al. 2021, section 2.2.1), interleaved
-    (p−1)/(vm+p−1) (same, 2.2.2, as a fraction of the total), naive (p−1)/p: one stage works at a time.
-
-    Zero bubble with forward, input and weight part equally long, F = I = W: (p−1)/(3vm+p−1). ZB-H1 idles
-    (p−1)(F+I−W) from m = p on (Qi et al. 2023, section 2.3); ZB-H2 and ZB-V from m = 2p−1 on only (p−1)F, the last
-    rank's wait for its first micro-batch, which the paper's own rate leaves out (`DryRun.span_bubble`).
+    None where no formula is known; what a program idles is counted by `engine.program.dryrun`. Raises `Unknown`.
     """
-    p, m, v, schedule = job.plan.pp, job.plan.microbatches, job.plan.chunks, job.plan.schedule
-    if schedule == "naive":
-        return Fraction(p - 1, p)
-    if schedule.startswith("zb-"):
-        enough = p if schedule == "zb-h1" else 2 * p - 1
-        return Fraction(p - 1, 3 * v * m + p - 1) if m >= enough else None
-    return Fraction(p - 1, v * m + p - 1)
+    plan, schedule = job.plan, SCHEDULES[job.plan.schedule]
+    return schedule.bubble(plan.pp, plan.microbatches, plan.chunks) if schedule.bubble else None
 
 
 def in_flight_formula(job: Job, lane: int) -> int:
-    """Micro-batch activations (of one chunk each) that pipeline rank `lane` holds at most.
+    """Micro-batch activations (of one chunk each) that pipeline rank `lane` holds at most, until their weight parts.
 
-    naive 1; GPipe m; 1F1B min(m, p−r); interleaved min(vm, (v−1)p + 2(p−1−r) + 1). Until their weight parts: ZB-H1
-    min(m, p), ZB-H2 min(m, 2p−1) (Qi et al. 2023, section 2), ZB-V 2p and, while few micro-batches fill it, min(2m,
-    m+1+r).
+    Counted on the program where the schedule has no formula. Raises `Unknown`.
     """
-    p, m, v = job.plan.pp, job.plan.microbatches, job.plan.chunks
-    return {
-        "naive": 1,
-        "gpipe": m,
-        "1f1b": min(m, p - lane),
-        "interleaved": min(v * m, (v - 1) * p + 2 * (p - 1 - lane) + 1),
-        "zb-h1": min(m, p),
-        "zb-h2": min(m, 2 * p - 1),
-        "zb-v": min(2 * p, 2 * m, m + 1 + lane),
-    }[job.plan.schedule]
+    plan, schedule = job.plan, SCHEDULES[job.plan.schedule]
+    if schedule.in_flight is None:
+        return in_flight(compile_job(job))[lane]
+    return schedule.in_flight(plan.pp, plan.microbatches, plan.chunks, lane)
 
 
 def parameters(job: Job) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 from engine.job.job import Job
+from engine.job.schedules import SCHEDULES
 from engine.model.buckets import lane_buckets
 from engine.model.units import TOKENS, needs, recomputes, stage_lane, stages, token_lanes
 from engine.program.passes.gathers import gather_around_use
@@ -14,26 +15,15 @@ from engine.program.passes.messages import add_messages
 from engine.program.passes.recompute import recompute_before_backward
 from engine.program.passes.reductions import bound_in_flight, finish, reduce_after_backward
 from engine.program.program import Action, Lanes, Program
-from engine.program.schedules.one_f_one_b import ScheduleFunction, gpipe, interleaved, naive, one_f_one_b
-from engine.program.schedules.zero_bubble import zb_h1, zb_h2, zb_v
 
 Expand = Callable[[Lanes, Sequence[Sequence[str]]], Lanes]
-SCHEDULE_FUNCTIONS: dict[str, ScheduleFunction] = {
-    "naive": naive,
-    "gpipe": gpipe,
-    "1f1b": one_f_one_b,
-    "interleaved": interleaved,
-    "zb-h1": zb_h1,
-    "zb-h2": zb_h2,
-    "zb-v": zb_v,
-}
 
 
 @lru_cache(maxsize=64)
 def compile_job(job: Job) -> Program:
     """The program of one step of `job`, which must have passed `rules.check`."""
     plan = job.plan
-    return compile_lanes(job, SCHEDULE_FUNCTIONS[plan.schedule](plan.pp, plan.microbatches, plan.chunks))
+    return compile_lanes(job, SCHEDULES[plan.schedule].order(plan.pp, plan.microbatches, plan.chunks))
 
 
 def compile_lanes(job: Job, lanes: Lanes, expand: Expand = expand_units) -> Program:

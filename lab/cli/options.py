@@ -11,14 +11,13 @@ import ast
 import difflib
 import inspect
 import math
-import re
 import textwrap
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from engine.job.errors import JobRefused
-from engine.job.job import Hardware, Job, Model, Plan, Training
+from engine.job.job import CHOICES, Hardware, Job, Model, Plan, Training
 
 SECTIONS = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware}
 _METAVARS = {"int": "N", "float": "X", "str": "TEXT", "str | None": "FILE"}
@@ -28,25 +27,36 @@ class Parser(argparse.ArgumentParser):
     """Refuses in one sentence, as an exception, and never guesses an option from its beginning."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(allow_abbrev=False, **options)
+        super().__init__(allow_abbrev=False, exit_on_error=False, **options)
 
     def error(self, message: str) -> NoReturn:
-        raise JobRefused(_sentence(message, self.prog))
+        """argparse comes here for what is required and absent; the rest are `ArgumentError`s (see `parse`)."""
+        absent = [_called(action) for action in self._actions if action.required]
+        raise JobRefused(f"`{self.prog}` needs {', '.join(absent)}: see `{self.prog} --help`.")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        try:
+            return super().parse_known_args(args, namespace)
+        except argparse.ArgumentError as error:
+            raise JobRefused(self._sentence(error, args or [])) from error
+
+    def _sentence(self, error: argparse.ArgumentError, words: list[str]) -> str:
+        """The complaint in our words, from the argument that it is about."""
+        action = next(
+            one for one in self._actions if error.argument_name in ("/".join(one.option_strings), one.metavar)
+        )
+        if action.choices is not None:
+            word = next(word for word in words if not word.startswith("-"))
+            near = _near(word, list(action.choices))
+            return f"there is no command {word!r}: {near or 'there are ' + ', '.join(action.choices) + '.'}"
+        if action.nargs == 0:
+            return f"{_called(action)} takes no value: write {_called(action)} alone."
+        return f"{_called(action)} needs a value: see `{self.prog} --help`."
 
 
-def _sentence(message: str, prog: str) -> str:
-    """argparse's complaint in our words."""
-    if match := re.fullmatch(r"argument (\S+?)(?:/\S+)?: expected one argument", message):
-        return f"{match[1]} needs a value: see `{prog} --help`."
-    if match := re.fullmatch(r"argument (\S+?)(?:/\S+)?: ignored explicit argument .*", message):
-        return f"{match[1]} takes no value: write {match[1]} alone."
-    if match := re.fullmatch(r"the following arguments are required: (.*)", message):
-        return f"`{prog}` needs {match[1]}: see `{prog} --help`."
-    if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
-        choices = re.findall(r"[\w-]+", match[2])
-        near = _near(match[1], choices)
-        return f"there is no command {match[1]!r}: {near or 'there are ' + ', '.join(choices) + '.'}"
-    return f"{message}: see `{prog} --help`."
+def _called(action: argparse.Action) -> str:
+    """An argument by the name that users write."""
+    return action.option_strings[0] if action.option_strings else str(action.metavar)
 
 
 def _near(word: str, known: list[str]) -> str:
@@ -64,6 +74,7 @@ def _near(word: str, known: list[str]) -> str:
 
 def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
     """Parses; an option nobody knows is refused with the nearest one that exists."""
+    args: argparse.Namespace
     args, unknown = parser.parse_known_args(argv)
     if not unknown:
         return args
@@ -86,6 +97,7 @@ def add_job_options(parser: Parser) -> None:
         docs, types = field_docs(kind), get_type_hints(kind)
         for field in fields(kind):
             choices = get_args(types[field.name]) if get_origin(types[field.name]) is Literal else ()
+            choices = CHOICES[field.name].names if field.name in CHOICES else choices
             _add_option(group, field, docs.get(field.name, ""), choices)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.job.job import Job, Model, Plan, Training
+from engine.job.schedules import SCHEDULES
 
 MOST_RANKS = 16
 _LAYERS_A_STAGE = 2
@@ -21,15 +22,14 @@ def scaled_down(job: Job, most_ranks: int = MOST_RANKS) -> Job:
         axis = max(degrees, key=lambda name: (degrees[name], name == "dp"))
         degrees[axis] //= 2
     pp, dp = degrees["pp"], degrees["dp"]
-    several = pp > 1 and job.plan.schedule == "interleaved"
-    chunks = 2 if several or job.plan.schedule == "zb-v" else 1
+    schedule = job.plan.schedule if pp > 1 else Plan.schedule
     plan = Plan(
         dp=dp,
         tp=degrees["tp"],
         pp=pp,
         zero=job.plan.zero,
-        schedule=job.plan.schedule if pp > 1 else "1f1b",
-        chunks=chunks if pp > 1 else 1,
+        schedule=schedule,
+        chunks=SCHEDULES[schedule].fitting_chunks(1),
         microbatches=max(4, 2 * pp),
         sequence_parallel=job.plan.sequence_parallel and degrees["tp"] > 1,
         recompute=job.plan.recompute,

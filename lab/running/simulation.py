@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from engine.job import rules
 from engine.job.errors import JobRefused
 from engine.job.job import Hardware, Job
+from engine.job.schedules import SCHEDULES
 from lab.store.clusters import check_on, default_cluster, find_cluster
 from lab.store.folder import Entry, RunInfo, digest, write_whole
 from lab.store.store import Store, new_info
@@ -86,12 +87,17 @@ def job_to_simulate(model: str | None, base: Job | str | Path | None, options: d
 def _most_microbatches(job: Job) -> int:
     """The most micro-batches of whole sequences that the rules allow; 1 if none are, so that the rule is told."""
     dp, pp, batch = job.plan.dp, job.plan.pp, job.training.batch
-    if dp < 1 or batch < 1 or batch % dp or job.model.layers < 1:
+    if min(dp, pp, batch, job.model.layers) < 1 or batch % dp:
         return 1
-    rounds = pp if job.plan.schedule == "interleaved" else 1
     each = batch // dp
     most = min(each, MOST_ACTIONS // (2 * job.model.layers + 4 * max(pp, 1) * max(job.plan.chunks, 1)))
-    return next((m for m in range(most, 0, -1) if each % m == 0 and m % max(rounds, 1) == 0), 1)
+    return next((m for m in range(most, 0, -1) if each % m == 0 and _orders(job, m)), 1)
+
+
+def _orders(job: Job, microbatches: int) -> bool:
+    """Whether the job's schedule can order so many micro-batches."""
+    plan = replace(job.plan, microbatches=microbatches)
+    return not any(SCHEDULES[plan.schedule].legal(plan))
 
 
 def simulate_job(

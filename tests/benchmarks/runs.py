@@ -1,13 +1,10 @@
 """How long a learner waits: 2 × 2 × 2 ranks from the shell, again in one session, and 64 ranks, beside torchrun.
 
-    python -m tests.benchmarks.runs [--rounds 3]
-
-Prints seconds and, for each round, the ratio to the torchrun script of the same job (`torch_3d`) in the same minute.
+The peer is the torchrun script of the same job (`torch_3d`), in the same minute.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -15,9 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 
 import lab
 from engine.processes.launch import shutdown
+from tests.benchmarks.row import Row
 
 JOB = {"dp": 2, "tp": 2, "pp": 2, "zero": 1}
 
@@ -38,38 +37,26 @@ def step_of(summary: dict[str, list[dict[str, float]]]) -> float:
     return statistics.median(step["seconds"] for step in summary["steps"][1:])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "8", "-m", "tests.benchmarks.torch_3d"]
+LARGE = {"dp": 4, "tp": 4, "pp": 4, "layers": 16}
+
+
+def measured(rounds: int) -> Iterator[Row]:
     flags = [word for name, value in JOB.items() for word in (f"--{name}", str(value))]
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "8",
-        "-m",
-        "tests.benchmarks.torch_3d",
-    ]
-    names = ("torchrun s", "its step", "cold lab s", "ratio", "warm lab s", "ratio", "our step", "ratio")
-    print("  ".join(names))
+    cold, warm, steps = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SHARDLAB_RUNS"] = folder
         for _ in range(rounds):
-            theirs, printed = seconds(torchrun)
-            their_step = statistics.median(json.loads(printed.splitlines()[-1])["steps"])
-            cold, _ = seconds([sys.executable, "-m", "lab.cli", "run", *flags])
+            theirs, printed = seconds(TORCHRUN)
+            cold.append((seconds([sys.executable, "-m", "lab.cli", "run", *flags])[0], theirs))
             warm_run()
-            warm = statistics.median(warm_run() for _ in range(3))
-            ours = step_of(lab.load().summary)
-            row = (theirs, their_step, cold, theirs / cold, warm, theirs / warm, ours, their_step / ours)
-            print("  ".join(f"{x:{len(name)}.2f}" for name, x in zip(names, row, strict=True)), flush=True)
-        large = lab.run(dp=4, tp=4, pp=4, layers=16, parity=False)
-        print(f"64 ranks, 4 × 4 × 4, 16 layers: ready in {large.summary['time_to_ranks_ready_s']:.1f} s,", end=" ")
-        print(f"{step_of(large.summary):.2f} s a step")
+            warm.append((statistics.median(warm_run() for _ in range(3)), theirs))
+            steps.append(
+                (step_of(lab.load().summary), statistics.median(json.loads(printed.splitlines()[-1])["steps"]))
+            )
+        yield Row.of("2×2×2 ranks with proof, from the shell", "torchrun, DTensor + pipelining", cold)
+        yield Row.of("2×2×2 ranks with proof, again in a session", "torchrun, DTensor + pipelining", warm)
+        yield Row.of("a step of 2×2×2 ranks", "torchrun, DTensor + pipelining", steps)
+        large = step_of(lab.run(**LARGE, parity=False).summary)
+        yield Row.of("a step of 64 ranks, 4×4×4, 16 layers", "a step of 8 ranks here", [(large, steps[-1][0])])
     shutdown()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,5 @@
 """How fast the timeline paints and zooms in a browser, beside a plotly figure of the same boxes: a ratio, for absolute
-times depend on the machine. `python -m tests.benchmarks.timeline` (needs Chromium).
+times depend on the machine. It needs Chromium.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,6 +23,7 @@ from lab.views.figures.style.palette import palette
 from lab.views.figures.timeline.lanes import boxes, lay_out
 from lab.views.figures.timeline.timeline import bars
 from lab.views.timeline import module, portable, timeline_data
+from tests.benchmarks.row import Row
 from tests.browser.chromium import PATH, QUIET
 from tests.lab.synthetic import LIFELIKE, synthetic
 
@@ -88,20 +90,14 @@ def measure(page: Page, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return page.evaluate("canvas()"), page.evaluate("plotly()")
 
 
-def main() -> None:
-    heads = ("boxes", "packed ms", "paint ms", "zoom ms", "drawing ms", "plotly paint ms", "zoom ms", "ratio", "ratio")
-    print("".join(f"{head:>17}" for head in heads))
+def measured(rounds: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=PATH, args=QUIET)
         for microbatches in MICROBATCHES:
-            path, count, packed = page_of(microbatches, Path(folder))
-            ours, theirs = measure(browser.new_page(), path)
-            zoom, slow = median(ours["zooms"]), median(theirs["zooms"])
-            times = (packed, ours["paint"], zoom, median(ours["drawing"]), theirs["paint"], slow)
-            ratios = (theirs["paint"] / ours["paint"], slow / zoom)
-            print(f"{count:>17,}" + "".join(f"{t:>17.0f}" for t in times) + "".join(f"{r:>16.0f}x" for r in ratios))
+            path, count, _ = page_of(microbatches, Path(folder))
+            found = [measure(browser.new_page(), path) for _ in range(rounds)]
+            paints = [(ours["paint"] / 1e3, theirs["paint"] / 1e3) for ours, theirs in found]
+            zooms = [(median(ours["zooms"]) / 1e3, median(theirs["zooms"]) / 1e3) for ours, theirs in found]
+            yield Row.of(f"painting {count:,} boxes", "plotly", paints)
+            yield Row.of(f"a zoom into {count:,} boxes", "plotly", zooms)
         browser.close()
-
-
-if __name__ == "__main__":
-    main()

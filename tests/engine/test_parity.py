@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.job.job import SCHEDULES
+from engine.job.schedules import SCHEDULES
 from tests.engine.running import train
 
 TINY = {"layers": 4, "hidden": 32, "seq": 16, "batch": 16, "steps": 2, "vocab": 257}
@@ -18,7 +18,7 @@ def plans() -> list[dict[str, Any]]:
     """All plans that differ in what they execute: settings without effect (ZeRO with dp=1, …) appear once."""
     found = []
     for dp, tp, pp in DEGREES:
-        schedules = [*SCHEDULES] if pp > 1 else ["1f1b", "gpipe"]
+        schedules = [*SCHEDULES.names] if pp > 1 else ["1f1b", "gpipe"]
         for zero in range(4) if dp > 1 else [0]:
             for schedule, scatter, tied in itertools.product(schedules, [False, True][:tp], [False, True]):
                 plan = {"dp": dp, "tp": tp, "pp": pp, "zero": zero, "schedule": schedule}

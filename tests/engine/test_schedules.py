@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.job.job import Job, Schedule
+from engine.job.job import Job
 from engine.job.rules import check
 from engine.prediction.formulas import bubble_formula, in_flight_formula
 from engine.program.checks.check import check_program
@@ -25,7 +25,7 @@ GRID = [
 ]
 
 
-def job_of(schedule: Schedule, p: int, m: int, v: int) -> Job:
+def job_of(schedule: str, p: int, m: int, v: int) -> Job:
     """Equal stages of two blocks."""
     stages = p * v
     return Job.from_options(
@@ -34,9 +34,7 @@ def job_of(schedule: Schedule, p: int, m: int, v: int) -> Job:
 
 
 @pytest.mark.parametrize(("schedule", "p", "m", "v"), GRID)
-def test_the_bubble_of_the_executed_program_is_the_published_formula(
-    schedule: Schedule, p: int, m: int, v: int
-) -> None:
+def test_the_bubble_of_the_executed_program_is_the_published_formula(schedule: str, p: int, m: int, v: int) -> None:
     job = job_of(schedule, p, m, v)
     program = compile_job(job)
     check_program(program, job)
@@ -50,7 +48,7 @@ def test_the_bubble_of_the_executed_program_is_the_published_formula(
 
 
 @pytest.mark.parametrize(("schedule", "p", "m", "v"), GRID)
-def test_in_flight_activations_are_the_known_counts(schedule: Schedule, p: int, m: int, v: int) -> None:
+def test_in_flight_activations_are_the_known_counts(schedule: str, p: int, m: int, v: int) -> None:
     known = {
         "naive": [1] * p,
         "gpipe": [m] * p,
@@ -85,7 +83,7 @@ def test_zero_bubble_schedules_have_the_papers_bubbles_and_memory(p: int) -> Non
 
 
 @pytest.mark.parametrize(("schedule", "p", "m", "v"), [c for c in SPLIT if c[1:3] in ((2, 1), (3, 2), (4, 8), (5, 3))])
-def test_zero_bubble_programs_pass_their_checks(schedule: Schedule, p: int, m: int, v: int) -> None:
+def test_zero_bubble_programs_pass_their_checks(schedule: str, p: int, m: int, v: int) -> None:
     job = job_of(schedule, p, m, v)
     check(job)
     check_program(compile_job(job), job)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine.job.job import SCHEDULES, Job
+from engine.job.job import Job
+from engine.job.schedules import SCHEDULES
 from engine.program.checks.check import ProgramError
-from engine.program.compile import SCHEDULE_FUNCTIONS, compile_job
+from engine.program.compile import compile_job
 from engine.program.handwritten import schedule_program
 from engine.program.program import Lanes
 from engine.program.schedules.one_f_one_b import forward, one_f_one_b
@@ -43,11 +44,11 @@ def test_a_function_may_return_text_or_lanes() -> None:
     assert schedule_program(job, one_f_one_b) == schedule_program(job, one_f_one_b(2, 3, 1)) == compile_job(job)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", SCHEDULES.names)
 def test_every_schedule_survives_its_text(schedule: str) -> None:
     chunks = 2 if schedule in ("interleaved", "zb-v") else 1
     job = Job.from_options(pp=4, layers=8, schedule=schedule, chunks=chunks, microbatches=8)
-    lanes = SCHEDULE_FUNCTIONS[schedule](4, 8, chunks)
+    lanes = SCHEDULES[schedule].order(4, 8, chunks)
     assert written_lanes(job, written_text(job, lanes)) == lanes
 
 

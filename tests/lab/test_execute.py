@@ -146,7 +146,7 @@ def test_python_options_job_files_and_jobs_give_the_same_job(pretended: Pretende
     ]
     assert {run.job for run in runs} == {JOB}
     assert lab.run(job=JOB, zero=3).job.plan.zero == 3
-    assert [run.id for run in lab.store.stored_run()][-1] == runs[0].id and len(lab.store.stored_run()) == 5
+    assert [run.id for run in lab.runs()][-1] == runs[0].id and len(lab.runs()) == 5
 
 
 def test_runs_from_threads_do_not_mix(pretended: PretendedLaunch) -> None:
@@ -157,7 +157,7 @@ def test_runs_from_threads_do_not_mix(pretended: PretendedLaunch) -> None:
     for thread in threads:
         thread.join()
     assert {zero: run.job.plan.zero for zero, run in made.items()} == {0: 0, 1: 1, 2: 2, 3: 3}
-    assert {run.status for run in lab.store.stored_run()} == {"finished"}
+    assert {run.status for run in lab.runs()} == {"finished"}
 
 
 def test_figures_come_from_the_run(pretended: PretendedLaunch) -> None:

@@ -27,7 +27,7 @@ def test_the_source_that_solution_shows_passes_and_the_pass_is_kept(name: str) -
     verdict = lab.check(name, namespace[name])
     assert verdict.passed, verdict
     assert Learner().all("exercise") == {name: {"passed": True}}
-    assert f"✔ done | `{name}`" in lab.learning.exercises().markdown
+    assert f"✔ done | `{name}`" in lab.exercises().markdown
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -36,7 +36,7 @@ def test_the_blank_to_fill_in_is_a_function_that_does_not_pass(name: str) -> Non
     exec(find(name).blank, namespace)
     verdict = lab.check(name, namespace[name])
     assert not verdict.passed
-    assert f"○ open | `{name}`" in lab.learning.exercises().markdown
+    assert f"○ open | `{name}`" in lab.exercises().markdown
 
 
 def partition(kind: str) -> Answer:

@@ -51,7 +51,7 @@ def test_the_nearest_name_is_told_where_there_is_no_such_exercise() -> None:
 
 
 def test_the_table_lists_all_in_order_with_words_for_done_or_not() -> None:
-    rows = lab.learning.exercises().markdown.splitlines()[2:]
+    rows = lab.exercises().markdown.splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == list(NAMES)
     assert all("○ open" in row for row in rows)
 
@@ -84,6 +84,6 @@ def test_a_score_is_a_table_with_headings() -> None:
 
 
 def test_importing_the_lab_and_listing_exercises_loads_no_torch() -> None:
-    code = "import lab, sys; lab.learning.exercises(); lab.task('ring_all_reduce'); print('torch' in sys.modules)"
+    code = "import lab, sys; lab.exercises(); lab.task('ring_all_reduce'); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

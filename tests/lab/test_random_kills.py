@@ -81,7 +81,7 @@ def test_twenty_random_kills_are_each_named_within_seconds_and_leave_nobody(
         assert victim.error.failure.action, "the action it was in"
         assert not [p for p in ranks if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     print(f"slowest of 20: {slowest:.2f} s")
-    runs: list[Run] = lab.store.stored_run()
+    runs: list[Run] = lab.runs()
     assert [run.status for run in runs].count("failed") == 20
     assert lab.load(kept.id).summary == kept.summary and lab.load(kept.id).status == "finished"
     assert all(run.recording.ops.num_rows > 0 for run in runs), "what was done before the kill stays readable"

@@ -118,7 +118,7 @@ def test_a_full_disk_is_one_sentence_and_earlier_runs_are_intact(
         lab.run(dp=2, steps=100_000, parity=False)
     words = "cannot be written: No space left on device; free some space or set SHARDLAB_RUNS to another folder."
     assert str(caught.value).startswith(str(small_disk)) and str(caught.value).endswith(words)
-    failed, intact = lab.store.stored_run()
+    failed, intact = lab.runs()
     assert failed.status == "failed" and "No space left on device" in failed.message
     assert len(failed.steps) > 3, "what it did before stays readable"
     assert intact.id == before.id and intact.recording.ops.equals(before.recording.ops)

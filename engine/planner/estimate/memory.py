@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.job.job import Job, Plan, Schedule
+from engine.job.job import Job, Plan
 from engine.planner.estimate.distinct_stages import LaneKind, held, in_use, lane_kinds
 from engine.planner.plans import RECOMPUTES, Shape, Space, Variants
 from engine.prediction.formulas import activation_bytes, in_flight_formula, kept_bytes, message_bytes
@@ -131,7 +131,7 @@ def _micro_batches(job: Job, shape: Shape, lane: int, microbatches: Numbers) -> 
 
 
 @lru_cache(maxsize=65536)
-def _at_once(schedule: Schedule, pp: int, chunks: int, microbatches: int, lane: int) -> int:
+def _at_once(schedule: str, pp: int, chunks: int, microbatches: int, lane: int) -> int:
     return in_flight_formula(Job(plan=Plan(schedule=schedule, pp=pp, chunks=chunks, microbatches=microbatches)), lane)
 
 

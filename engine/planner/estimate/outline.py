@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.job.job import Job
+from engine.job.schedules import SCHEDULES
 from engine.model.buckets import lane_buckets
 from engine.model.units import TOKENS, recomputes, stages, token_lanes
-from engine.program.compile import SCHEDULE_FUNCTIONS, compile_lanes
+from engine.program.compile import compile_lanes
 from engine.program.dependencies import waits
 from engine.program.passes.layers import expand_units
 from engine.program.program import PASSES, RECEIVES, SENDS, Action, Kind, Lanes, Program
@@ -180,7 +181,7 @@ class _Outliner:
 
     def __init__(self, job: Job) -> None:
         self.job, self.rough, plan = job, _Rough(job), job.plan
-        order = SCHEDULE_FUNCTIONS[plan.schedule](plan.pp, plan.microbatches, plan.chunks)
+        order = SCHEDULES[plan.schedule].order(plan.pp, plan.microbatches, plan.chunks)
         self.program: Program = compile_lanes(job, order, self.rough.expand)
         self.dealt = stages(job)
         self.lanes = [_Lane(list(self._todo(z))) for z in range(plan.pp)]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from engine.job.job import Job
 from engine.job.mesh import Mesh, mesh_of
 from engine.model.buckets import lane_buckets
+from engine.model.units import token_lanes
 from engine.prediction.formulas import state_bytes
 from engine.prediction.peak_memory import Change, lane_changes
 from engine.prediction.rehearsal.template_cache import step_template, unit_templates
@@ -63,6 +64,7 @@ class _Lane:
 
     def __init__(self, job: Job, program: Program, z: int, backend: str, kept: Path | None) -> None:
         known = waits(job, program, z)
+        self.tie = token_lanes(job)
         self.script = _script(job, program.lanes[z], known, z, backend, kept)
         lengths = np.array([len(part.template) for part in self.script], np.int64)
         self.first = np.cumsum(lengths) - lengths  # row of each part's own piece
@@ -125,7 +127,7 @@ class _Lane:
     def ops_of(self, rank: int, mesh: Mesh) -> pa.Table:
         """The rows as `rank` writes them."""
         axes = {piece.axis for piece in self.pieces}
-        of_axis = {axis: _peers(axis, rank, mesh) for axis in axes}
+        of_axis = {axis: _peers(axis, rank, mesh, self.tie) for axis in axes}
         lists = pa.array([of_axis[piece.axis] for piece in self.pieces], pa.list_(pa.int32()))
         columns = self.columns | {
             "rank": whole(np.full(self.size, rank, np.int64)),
@@ -222,13 +224,16 @@ def _templates(
     return found
 
 
-def _peers(axis: str, rank: int, mesh: Mesh) -> list[int]:
-    """Who takes part in what a row does; axis "pp3" is a message to or from pipeline rank 3."""
+def _peers(axis: str, rank: int, mesh: Mesh, tie: Sequence[int]) -> list[int]:
+    """Who takes part in what a row does; axis "pp3" is a message to or from pipeline rank 3.
+
+    tie: the pipeline ranks that hold copies of one matrix.
+    """
     if axis in ("dp", "tp", "pp"):
         return mesh.group(axis, rank)
     if axis == "tie":
         pipeline = mesh.group("pp", rank)
-        return [pipeline[0], pipeline[-1]]
+        return [pipeline[z] for z in tie]
     if axis:
         at = mesh.coordinate(rank)
         return [rank, mesh.rank(at.dp, at.tp, int(axis.removeprefix("pp")))]

@@ -12,7 +12,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 
-from engine import HOME
+from engine.home import HOME
 
 DYING_WAIT = 0.2  # seconds between the end of a process's sockets and its own
 

@@ -1,14 +1,17 @@
-"""Pipeline schedules: in which order does each pipeline rank run its forwards and backwards?
+"""Schedules of whole backwards: naive, GPipe, 1F1B and its interleaved form. Stage s lives on rank s mod p.
 
-A schedule is a function (pipeline ranks p, micro-batches m, chunks v) → one list of stage-level actions per rank.
-Stage s lives on rank s mod p (`engine.model.units.stage_lane`). Backwards always run in micro-batch order, so that
-every schedule adds gradients up in the same order and gives the same bits.
+Their bubbles are fractions of the total: GPipe and 1F1B (p−1)/(m+p−1) (Huang et al. 2019, section 2.3; Narayanan et al.
+2021, section 2.2.1), interleaved (p−1)/(vm+p−1) (same, 2.2.2, as a fraction of the total), naive (p−1)/p: one stage
+works at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 
+from engine.job.job import Plan
+from engine.job.schedules import SCHEDULES, Schedule, nearest_multiples
 from engine.program.program import Action, Kind, Lanes, lanes_of
 
 ScheduleFunction = Callable[[int, int, int], Lanes]
@@ -56,3 +59,41 @@ def _alternate(ups: list[tuple[int, int]], downs: list[tuple[int, int]], warmup:
     for up, down in zip(ups[warmup:], downs, strict=False):
         order += [forward(*up), backward(*down)]
     return order + [backward(*down) for down in downs[len(ups) - warmup :]]
+
+
+def _whole_rounds(plan: Plan) -> Iterator[str]:
+    if plan.microbatches % plan.pp:
+        near = nearest_multiples(plan.microbatches, plan.pp)
+        yield f"schedule=interleaved: pp={plan.pp} does not divide microbatches={plan.microbatches}: use {near}."
+
+
+def _filling(p: int, m: int, v: int) -> Fraction:
+    return Fraction(p - 1, v * m + p - 1)
+
+
+SCHEDULES.add(
+    Schedule(
+        name="naive", label="naive", order=naive,
+        bubble=lambda p, m, v: Fraction(p - 1, p), bubble_words="(p−1)/p", in_flight=lambda p, m, v, rank: 1,
+    )
+)  # fmt: skip
+SCHEDULES.add(
+    Schedule(
+        name="gpipe", label="GPipe", order=gpipe,
+        bubble=_filling, bubble_words="(p−1)/(m+p−1)", in_flight=lambda p, m, v, rank: m,
+    )
+)  # fmt: skip
+SCHEDULES.add(
+    Schedule(
+        name="1f1b", label="1F1B", order=one_f_one_b,
+        bubble=_filling, bubble_words="(p−1)/(m+p−1)", in_flight=lambda p, m, v, rank: min(m, p - rank),
+    )
+)  # fmt: skip
+SCHEDULES.add(
+    Schedule(
+        name="interleaved", label="interleaved 1F1B", order=interleaved,
+        chunks=(2, None), needs_pipeline=True, legal=_whole_rounds,
+        bubble=_filling, bubble_words="(p−1)/(vm+p−1)",
+        in_flight=lambda p, m, v, rank: min(v * m, (v - 1) * p + 2 * (p - 1 - rank) + 1),
+    )
+)  # fmt: skip

@@ -5,13 +5,21 @@ gradients of the stage's own weights, which nobody needs before the step (Qi et 
 Parallelism, arXiv 2401.10241, section 6 for ZB-V; Qi et al. 2024, Pipeline Parallelism with Controllable Memory, has
 more schedules of its V shape). Both parts of a stage come in micro-batch order, so that gradients add up as under 1F1B
 and give the same bits.
+
+Bubbles, as fractions of the total with forward, input and weight part equally long, F = I = W: (p−1)/(3vm+p−1). ZB-H1
+idles (p−1)(F+I−W) from m = p on (Qi et al. 2023, section 2.3); ZB-H2 and ZB-V from m = 2p−1 on only (p−1)F, the last
+rank's wait for its first micro-batch, which the paper's own rate leaves out (`DryRun.span_bubble`). Micro-batches held
+until their weight parts: ZB-H1 p, ZB-H2 2p−1 (Qi et al. 2023, section 2), ZB-V 2p chunks and, while few micro-batches
+fill it, m+1+r.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import count
 
+from engine.job.schedules import SCHEDULES, Schedule
 from engine.program.program import Action, Kind, Lanes, lanes_of
 from engine.program.schedules.one_f_one_b import forward
 
@@ -78,3 +86,35 @@ def _v_shape(p: int, r: int, m: int) -> Iterator[Action]:
     microbatch = {letter: count() for letter in "fiwFIW"}
     for letter in warm + steady + parted + closing + rest:
         yield does[letter.lower()](down if letter.islower() else up, next(microbatch[letter]))
+
+
+def down_and_back(p: int, stage: int) -> int:
+    """Stages go down the ranks and back up: first and last share rank 0."""
+    return stage if stage < p else 2 * p - 1 - stage
+
+
+def _idle(p: int, m: int, v: int, enough: int) -> Fraction | None:
+    return Fraction(p - 1, 3 * v * m + p - 1) if m >= enough else None
+
+
+SCHEDULES.add(
+    Schedule(
+        name="zb-h1", label="ZB-H1", order=zb_h1, needs_pipeline=True,
+        bubble=lambda p, m, v: _idle(p, m, v, enough=p), bubble_words="(p−1)/(3m+p−1)",
+        in_flight=lambda p, m, v, rank: min(m, p),
+    )
+)  # fmt: skip
+SCHEDULES.add(
+    Schedule(
+        name="zb-h2", label="ZB-H2", order=zb_h2, needs_pipeline=True,
+        bubble=lambda p, m, v: _idle(p, m, v, enough=2 * p - 1), bubble_words="(p−1)/(3m+p−1)",
+        in_flight=lambda p, m, v, rank: min(m, 2 * p - 1),
+    )
+)  # fmt: skip
+SCHEDULES.add(
+    Schedule(
+        name="zb-v", label="ZB-V", order=zb_v, placement=down_and_back, chunks=(2, 2), needs_pipeline=True,
+        bubble=lambda p, m, v: _idle(p, m, v, enough=2 * p - 1), bubble_words="(p−1)/(6m+p−1)",
+        in_flight=lambda p, m, v, rank: min(2 * p, 2 * m, m + 1 + rank),
+    )
+)  # fmt: skip

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from engine.job.mesh import AXES, Mesh, mesh_of
 from engine.job.rules import notes
+from engine.job.schedules import SCHEDULES
 from lab.cli.terminal import simulated
 from lab.cli.terminal.tables import MAX_WIDTH, communication, memory, memory_unit
 from lab.cli.terminal.timeline import IDLE, LETTERS, MARK, STEP, STYLES, TextTimeline, text_timeline
@@ -254,12 +255,9 @@ def legend(picture: TextTimeline, width: int) -> Text:
 def bubble(summary: Row, run: Run) -> Text:
     """The three bubbles side by side, each with what it is."""
     found, plan = summary["bubble"], run.job.plan
-    of_split = ("(p−1)/(3vm+p−1)", f"p={plan.pp}, m={plan.microbatches}, v={plan.chunks}")
-    formula, values = {
-        "naive": ("(p−1)/p", f"p={plan.pp}"),
-        **dict.fromkeys(("zb-h1", "zb-h2", "zb-v"), of_split),
-        "interleaved": ("(p−1)/(vm+p−1)", f"p={plan.pp}, m={plan.microbatches}, v={plan.chunks}"),
-    }.get(plan.schedule, ("(p−1)/(m+p−1)", f"p={plan.pp}, m={plan.microbatches}"))
+    formula = SCHEDULES[plan.schedule].bubble_words
+    letters = {"p": plan.pp, "m": plan.microbatches, "v": plan.chunks}
+    values = ", ".join(f"{letter}={value}" for letter, value in letters.items() if letter in formula)
     text = Text("\nbubble  ", style="bold")
     text.append(f"{percent(found['measured'])} measured   {percent(found['replayed'])} replayed   ", style="not bold")
     known = found["formula"] is not None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 import plotly.io
 
+from engine.job.schedules import SCHEDULES
 from engine.recording.tables import Recording
 from lab import analysis
 from lab.analysis.recorded_run import HasRecording
@@ -29,7 +30,6 @@ from lab.views.figures.style.run_styles import run_colours, run_looks
 from lab.views.figures.style.selected_rank import checked, recorded
 from lab.views.figures.timeline.comparison import comparison_figure
 from lab.views.figures.timeline.timeline import timeline_figure
-from lab.wording import SCHEDULE_NAMES
 
 __all__ = [
     "HasRecording",
@@ -161,7 +161,7 @@ def memory_over_time(
 
 def _name(run: HasRecording) -> str:
     plan = run.job.plan
-    return f"dp={plan.dp} tp={plan.tp} pp={plan.pp} ZeRO-{plan.zero} {SCHEDULE_NAMES[plan.schedule]}"
+    return f"dp={plan.dp} tp={plan.tp} pp={plan.pp} ZeRO-{plan.zero} {SCHEDULES[plan.schedule].label}"
 
 
 def _panel(name: str, run: HasRecording, rank: int, step: int | None) -> Panel:

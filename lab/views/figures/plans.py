@@ -7,8 +7,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from engine.job.job import SCHEDULES, Job, Schedule
+from engine.job.job import Job
 from engine.job.mesh import mesh_of
+from engine.job.schedules import SCHEDULES
 from lab.analysis.recorded_run import HasRecording
 from lab.analysis.shards import State
 from lab.store.store import Store
@@ -65,11 +66,12 @@ def shards(
 
 def schedules(
     what: HasJob | Job | Sequence[HasJob | Job],
-    names: Iterable[Schedule] = SCHEDULES,
+    names: Iterable[str] | None = None,
     theme: Theme = "light",
     selected: int | None = None,
 ) -> go.Figure:
-    """Pipeline ranks × time at unit costs: of one job under each of the schedules `names`, of several each its own.
+    """Pipeline ranks × time at unit costs: of one job under each of the schedules `names` (default: all),
+    of several jobs each its own.
 
     A schedule that is not legal for the job is left out, with the reason in words. A run of an order written by hand
     comes first. selected: a rank, whose place in the pipeline is marked.
@@ -80,7 +82,7 @@ def schedules(
     else:
         job = job_of(what)
         checked(selected, job)
-        every, left_out = ordered_schedules(job, names)
+        every, left_out = ordered_schedules(job, SCHEDULES.names if names is None else names)
         every = [*([own_order(what)] if getattr(what, "by_hand", False) else []), *every]
         selected = None if selected is None else mesh_of(job).coordinate(selected).pp
     return schedules_figure(every, left_out, theme=theme, selected=selected)
@@ -92,7 +94,7 @@ def bubble_curve(
     theme: Theme = "light",
     selected: int | None = None,
 ) -> go.Figure:
-    """Bubble against micro-batches: formulas as curves, runs as points, newest first as `lab.store.stored_run()` gives
+    """Bubble against micro-batches: formulas as curves, runs as points, newest first as `lab.runs()` gives
     them.
 
     selected is taken so that every figure can be called alike; a bubble is no rank's own.

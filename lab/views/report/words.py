@@ -6,13 +6,13 @@ import shlex
 from typing import Any
 
 from engine.job.job import Job
+from engine.job.schedules import SCHEDULES
 from engine.prediction.formulas import parameters
 from lab.wording import (
     GRAD_NORM_LIMIT,
     LOSS_LIMIT,
     PARAM_LIMIT,
     RESIDENT,
-    SCHEDULE_NAMES,
     WAITING_FOR_CORE,
     WEIGHTS_CRITERION,
     parameter_count,
@@ -44,7 +44,7 @@ def _how(job: Job, by_hand: bool = False) -> str:
         words.append(f"an order written by hand over {plan.microbatches} micro-batches")
     elif plan.pp > 1:
         chunks = f" with {plan.chunks} chunks a rank" if plan.chunks > 1 else ""
-        words.append(f"the {SCHEDULE_NAMES[plan.schedule]} schedule{chunks} over {plan.microbatches} micro-batches")
+        words.append(f"the {SCHEDULES[plan.schedule].label} schedule{chunks} over {plan.microbatches} micro-batches")
     elif plan.microbatches > 1:
         words.append(f"gradients accumulated over {plan.microbatches} micro-batches")
     words += ["sequence parallelism"] if job.scatters_sequence else []
@@ -73,6 +73,16 @@ def _option(flag: str, value: Any) -> list[str]:
 OF_REAL_RUNS = ("Parity", "Step shown", "Waiting for a core")
 """What says nothing of a simulated step."""
 
+
+def _bubble_formulas() -> str:
+    """Each formula with the schedules that have it."""
+    of: dict[str, list[str]] = {}
+    for schedule in SCHEDULES:
+        if schedule.bubble_words:
+            of.setdefault(schedule.bubble_words, []).append(schedule.label)
+    return ", ".join(f"{words} for {' and '.join(labels)}" for words, labels in of.items())
+
+
 DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "Parity",
@@ -93,8 +103,7 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "optimizer step are busy, collectives inside layers included; waits, gaps, and communication "
         "inside the optimizer step are idle. Replayed: the same program with a block's forward "
         "costing 1, its backward 2 (1 for each part of a split one) and all else nothing. Formula: "
-        "(p−1)/(m+p−1) for GPipe and 1F1B, (p−1)/(vm+p−1) interleaved, (p−1)/p without pipelining, "
-        "(p−1)/(3vm+p−1) for zero-bubble schedules; p pipeline ranks, m micro-batches, v chunks.",
+        f"{_bubble_formulas()}; p pipeline ranks, m micro-batches, v chunks.",
     ),
     (
         "Waiting for a core",

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from engine.cluster.cluster import Cluster, cluster_files
 from engine.job import rules
 from engine.job.errors import JobRefused
-from engine.job.job import SCHEDULES, Job
+from engine.job.job import Job
+from engine.job.schedules import SCHEDULES
 from lab.store.clusters import cluster_folder, find_cluster
 from lab.store.store import Store
-from lab.wording import SCHEDULE_NAMES
 
 Kind = Literal["slider", "choice", "switch"]
 Value = int | float | str | bool
@@ -45,7 +45,7 @@ class Knob:
 
     def text(self, value: Value) -> str:
         if self.name == "schedule":
-            return SCHEDULE_NAMES[str(value)]
+            return SCHEDULES[str(value)].label
         return link_text(float(value)) if self.name == "link_speed" else str(value)
 
 
@@ -59,7 +59,7 @@ def knobs() -> dict[str, Knob]:
         Knob("pp", "Pipeline parallel (pp)", "ranks that hold different layers", "slider", eight),
         Knob("microbatches", "Micro-batches", "pieces of a replica's batch", "slider", tuple(range(1, 17))),
         Knob("chunks", "Chunks a rank", "model chunks on each pipeline rank", "slider", (1, 2, 3, 4)),
-        Knob("schedule", "Schedule", "order in which a pipeline runs micro-batches", "choice", SCHEDULES),
+        Knob("schedule", "Schedule", "order in which a pipeline runs micro-batches", "choice", SCHEDULES.names),
         Knob(
             "zero", "ZeRO stage", "1 shards the optimizer, 2 also gradients, 3 also parameters", "slider", (0, 1, 2, 3)
         ),

@@ -5,28 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Protocol
 
 import plotly.graph_objects as go
 
 from engine.job.job import Job
-from engine.prediction import formulas
+from engine.job.schedules import SCHEDULES
+from engine.prediction.formulas import bubble_formula
+from engine.program.compile import compile_job
+from engine.program.dryrun import dry_run
 from lab.views.figures.style.palette import Palette, Theme, empty, figure, palette
-from lab.wording import SCHEDULE_NAMES, percent
+from lab.wording import percent
 
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _LEAST_SHOWN = 32
 _MOST_CURVES = 6
-
-FORMULA_WORDS = {
-    "naive": "(p−1)/p",
-    "gpipe": "(p−1)/(m+p−1)",
-    "1f1b": "(p−1)/(m+p−1)",
-    "interleaved": "(p−1)/(vm+p−1)",
-    "zb-h1": "(p−1)/(3m+p−1)",
-    "zb-h2": "(p−1)/(3m+p−1)",
-    "zb-v": "(p−1)/(6m+p−1)",
-}
 
 
 class HasBubble(Protocol):
@@ -49,7 +43,8 @@ class Curve:
     @property
     def name(self) -> str:
         chunks = f", v={self.chunks}" if self.chunks > 1 else ""
-        return f"{SCHEDULE_NAMES[self.schedule]}, p={self.ranks}{chunks}: {FORMULA_WORDS[self.schedule]}"
+        schedule = SCHEDULES[self.schedule]
+        return f"{schedule.label}, p={self.ranks}{chunks}: {schedule.bubble_words or 'counted in slots'}"
 
 
 def curve_of(job: Job) -> Curve:
@@ -57,13 +52,20 @@ def curve_of(job: Job) -> Curve:
 
 
 def curve_points(job: Job, most: int) -> list[tuple[int, float]]:
-    """(m, bubble) for every legal number of micro-batches m up to `most` for which a formula is known."""
-    plan = job.plan
-    step = plan.pp if plan.schedule == "interleaved" else 1
-    values = [
-        (m, formulas.bubble_formula(replace(job, plan=replace(plan, microbatches=m)))) for m in range(1, most + 1)
-    ]
-    return [(m, float(value)) for m, value in values if value is not None and m % step == 0]
+    """(m, bubble) for every legal number of micro-batches m up to `most` for which a formula is known.
+
+    Where the schedule has none, the programs of m = 1, 2, 4, 8… are walked at unit costs.
+    """
+    schedule = SCHEDULES[job.plan.schedule]
+    numbers = range(1, most + 1) if schedule.bubble else [2**i for i in range(most.bit_length()) if 2**i <= most]
+    every = [replace(job, plan=replace(job.plan, microbatches=m)) for m in numbers]
+    legal = [one for one in every if not any(schedule.complaints(one.plan))]
+    values = [(one.plan.microbatches, bubble_formula(one) if schedule.bubble else _counted(one)) for one in legal]
+    return [(m, float(value)) for m, value in values if value is not None]
+
+
+def _counted(job: Job) -> Fraction:
+    return dry_run(compile_job(job)).bubble()
 
 
 def bubble_curve_figure(runs: Sequence[HasBubble], job: Job | None = None, *, theme: Theme = "light") -> go.Figure:
@@ -94,7 +96,7 @@ def bubble_curve_figure(runs: Sequence[HasBubble], job: Job | None = None, *, th
 
 def _by_hand(run: HasBubble) -> bool:
     """Whether a run's order is not its schedule's, so that no formula is known of it."""
-    return run.summary["bubble"]["formula"] is None and formulas.bubble_formula(run.job) is not None
+    return run.summary["bubble"]["formula"] is None and bubble_formula(run.job) is not None
 
 
 def _values(run: HasBubble) -> dict[str, float]:
@@ -141,7 +143,7 @@ def _points(runs: Iterable[HasBubble], colours: Mapping[Curve, str], p: Palette)
 
 def _words(run: HasBubble) -> str:
     plan = run.job.plan
-    name = "an order by hand" if _by_hand(run) else SCHEDULE_NAMES[plan.schedule]
+    name = "an order by hand" if _by_hand(run) else SCHEDULES[plan.schedule].label
     return f"run {getattr(run, 'id', '')}: {name}, p={plan.pp}, m={plan.microbatches}"
 
 
@@ -175,13 +177,13 @@ def _title(runs: Sequence[HasBubble], jobs: Sequence[Job]) -> str:
         if found["formula"] is not None:
             numbers.append(f"{percent(found['formula'])} by the formula")
         plan = newest.job.plan
-        name = "Order by hand" if _by_hand(newest) else SCHEDULE_NAMES[plan.schedule]
+        name = "Order by hand" if _by_hand(newest) else SCHEDULES[plan.schedule].label
         return f"{name}, {plan.pp} ranks, {plan.microbatches} micro-batches: bubble {', '.join(numbers)}"
     curve, job = curve_of(jobs[0]), jobs[0]
     points = curve_points(job, max(_LEAST_SHOWN, 2 * job.plan.microbatches))
     if not points:
-        return f"No formula is known for {SCHEDULE_NAMES[curve.schedule]} with so few micro-batches"
+        return f"No formula is known for {SCHEDULES[curve.schedule].label} with so few micro-batches"
     now = dict(points).get(job.plan.microbatches)
     here = f"bubble {percent(now)} with {job.plan.microbatches} micro-batches, " if now is not None else "bubble "
     m, least = points[-1]
-    return f"{SCHEDULE_NAMES[curve.schedule]} on {curve.ranks} pipeline ranks: {here}{percent(least)} with {m}"
+    return f"{SCHEDULES[curve.schedule].label} on {curve.ranks} pipeline ranks: {here}{percent(least)} with {m}"

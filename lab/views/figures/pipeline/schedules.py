@@ -13,13 +13,14 @@ import plotly.graph_objects as go
 
 from engine.job import rules
 from engine.job.errors import JobRefused
-from engine.job.job import Job, Schedule
+from engine.job.job import Job
+from engine.job.schedules import SCHEDULES
 from engine.program.compile import compile_job
 from engine.program.dryrun import DryRun, Span, dry_run, in_flight
 from engine.program.program import COMPUTE, Kind, Program
 from lab.views.figures.style.palette import Palette, Theme, empty, figure, hatched, ink_on, palette
 from lab.views.figures.style.selected_rank import pointed
-from lab.wording import SCHEDULE_NAMES, percent
+from lab.wording import percent
 
 _KINDS = {
     Kind.FORWARD: "forward",
@@ -67,7 +68,7 @@ class Ordered:
         return tuple(held / self.chunks for held in in_flight(self.program))
 
 
-def ordered_schedules(job: Job, names: Iterable[Schedule]) -> tuple[list[Ordered], dict[str, str]]:
+def ordered_schedules(job: Job, names: Iterable[str]) -> tuple[list[Ordered], dict[str, str]]:
     """The job under each schedule, and of those that are not legal for it the reason in words."""
     found, refused = [], {}
     for name in names:
@@ -75,10 +76,10 @@ def ordered_schedules(job: Job, names: Iterable[Schedule]) -> tuple[list[Ordered
         try:
             rules.check(other)
         except JobRefused as reason:
-            refused[SCHEDULE_NAMES[name]] = str(reason)
+            refused[SCHEDULES[name].label] = str(reason)
             continue
         chunks = f", {other.plan.chunks} chunks" if other.plan.chunks > 1 else ""
-        found.append(Ordered(f"{SCHEDULE_NAMES[name]}{chunks}", compile_job(other), other.plan.chunks))
+        found.append(Ordered(f"{SCHEDULES[name].label}{chunks}", compile_job(other), other.plan.chunks))
     return found, refused
 
 
@@ -90,7 +91,7 @@ def own_order(what: HasJob | Job) -> Ordered:
         return Ordered("order by hand", own, job.plan.chunks)
     rules.check(job)
     chunks = f", {job.plan.chunks} chunks" if job.plan.chunks > 1 else ""
-    name = f"{SCHEDULE_NAMES[job.plan.schedule]}{chunks}, {job.plan.microbatches} micro-batches"
+    name = f"{SCHEDULES[job.plan.schedule].label}{chunks}, {job.plan.microbatches} micro-batches"
     return Ordered(name, compile_job(job), job.plan.chunks)
 
 

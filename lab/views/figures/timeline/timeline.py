@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
+from engine.job.schedules import SCHEDULES
 from engine.recording.tables import Recording
 from lab.analysis.step.idle import bubble, bubble_formula
 from lab.analysis.step.step_ops import step_ops, typical_step
@@ -13,7 +14,7 @@ from lab.views.figures.style.clock import time_axis
 from lab.views.figures.style.palette import Palette, Theme, empty, figure, hatched, ink_on, palette
 from lab.views.figures.timeline.lanes import CATEGORIES, LABELS, Boxes, Lanes, boxes, labels, lay_out
 from lab.views.figures.timeline.raster import raster_traces
-from lab.wording import AXIS_NAMES, SCHEDULE_NAMES, percent
+from lab.wording import AXIS_NAMES, percent
 
 MOST_BOXES = 4000
 """Above this many boxes a browser gets slow to zoom, so the timeline is drawn as a raster instead."""
@@ -53,7 +54,7 @@ def timeline_title(recording: Recording, job: Job, step: int, by_hand: bool = Fa
     formula = bubble_formula(job)
     if by_hand or formula is None:
         return f"Bubble {share}; no formula is known for this program"
-    return f"Bubble {share}; {SCHEDULE_NAMES[job.plan.schedule]} formula {percent(formula)}"
+    return f"Bubble {share}; {SCHEDULES[job.plan.schedule].label} formula {percent(formula)}"
 
 
 def bars(found: dict[str, Boxes], p: Palette, theme: Theme) -> list[go.Bar]:
