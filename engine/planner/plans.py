@@ -76,6 +76,9 @@ class Variants:
         return Variants(*(getattr(self, field.name)[chosen] for field in dataclasses.fields(self)))
 
 
+Legal = list[tuple[Shape, Variants]]
+
+
 def divisors(n: int) -> list[int]:
     """Of n ≥ 1, in rising order."""
     low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]

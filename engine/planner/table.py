@@ -11,11 +11,10 @@ from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
 from engine.planner.estimate.estimate import PARTS, Estimator
 from engine.planner.estimate.memory import CATEGORIES, peaks
-from engine.planner.plans import Shape, Variants, job_of
+from engine.planner.plans import Legal, Shape, Variants, job_of
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Legal = list[tuple[Shape, Variants]]
 COLUMNS = ("tp", "pp", "schedule", "chunks", "zero", "microbatch size", "sequence_parallel", "recompute")
 """Knobs that say which plan it is; dp and the number of micro-batches follow from them."""
 

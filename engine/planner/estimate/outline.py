@@ -53,9 +53,10 @@ class Message(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The optimizer step of a lane, its collectives aside."""
+    """The optimizer step of a lane, its collectives aside. buckets: what each of them holds, as in `Collective`."""
 
     lane: int
+    buckets: tuple[Counts, ...]
 
 
 class Scalars(NamedTuple):
@@ -301,7 +302,7 @@ class _Outliner:
         name = ("pp scalars", z)
         if name not in self.numbers:
             self._flush(z)
-            self.events.append(Does(z, self._price(Step(z))))
+            self.events.append(Does(z, self._price(Step(z, tuple(self.holds[z].values())))))
             self.numbers[name] = -1
             if plan.tp > 1:
                 self._alone(z, "tp")

@@ -18,15 +18,17 @@ from numpy.typing import NDArray
 from engine.cluster.collectives import full_bytes
 from engine.job.job import Job, Model, Plan, Recompute, Training
 from engine.model.buckets import lane_buckets
-from engine.planner.estimate.distinct_stages import UNITS
+from engine.planner.estimate.outline import UNITS
 from engine.prediction.rehearsal.template_cache import step_template, unit_templates
 from engine.prediction.rehearsal.templates import Template
 from engine.prediction.replay.op_seconds import COSTS
+from engine.program.program import Kind
 
 Floats = NDArray[np.float64]
 Inside = tuple[tuple[str, int], ...]
 """(operation, bytes of its full tensor for one sequence) of the collectives inside a computation."""
 ANCHORS = (1, 2, 4)
+SPLIT = (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
 
 
 @dataclass(eq=False)
@@ -38,7 +40,7 @@ class UnitCosts:
     backend: str
     kept: Path | None = None
     """Where templates are kept, see `engine.prediction.rehearsal.template_cache`."""
-    _known: dict[tuple[int, int, bool, Recompute], dict[tuple[str, str], Template]] = field(default_factory=dict)
+    _known: dict[tuple[int, int, bool, Recompute, bool], dict[tuple[str, str], Template]] = field(default_factory=dict)
 
     def columns(self, kind: str, unit: str, tp: int, scatter: bool, recompute: Recompute, size: Floats) -> Floats:
         """The columns of COSTS for micro-batches of so many sequences, [costs, sizes]."""
@@ -58,7 +60,7 @@ class UnitCosts:
         if tp == 1:
             return ()
         t = max(self._splits(scatter))
-        template = self._templates(t, 1, scatter, recompute)[kind, unit]
+        template = self._templates(t, 1, scatter, recompute, kind in SPLIT)[kind, unit]
         return tuple((p.op, int(full_bytes(p.op, t, p.logical_bytes))) for p in template[1:])
 
     def _splits(self, scatter: bool) -> list[int]:
@@ -66,15 +68,17 @@ class UnitCosts:
         return [t for t in self.tps if t > 1 and not (scatter and self.job.model.seq % t)]
 
     def _executed(self, tp: int, b: int, scatter: bool, recompute: Recompute, kind: str, unit: str) -> Floats:
-        piece = self._templates(tp, b, scatter, recompute)[kind, unit][0]
+        piece = self._templates(tp, b, scatter, recompute, kind in SPLIT)[kind, unit][0]
         return np.array([getattr(piece, name) for name in COSTS], np.float64)
 
-    def _templates(self, tp: int, b: int, scatter: bool, recompute: Recompute) -> dict[tuple[str, str], Template]:
-        key = (tp, b, scatter, recompute)
+    def _templates(
+        self, tp: int, b: int, scatter: bool, recompute: Recompute, split: bool
+    ) -> dict[tuple[str, str], Template]:
+        key = (tp, b, scatter, recompute, split)
         if key not in self._known:
             plan = Plan(tp=tp, microbatches=1, sequence_parallel=scatter, recompute=recompute)
             one = dataclasses.replace(self.job, plan=plan, training=dataclasses.replace(self.job.training, batch=b))
-            self._known[key] = unit_templates(one, self.backend, self.kept)
+            self._known[key] = unit_templates(one, self.backend, self.kept, split)
         return self._known[key]
 
 
@@ -91,13 +95,13 @@ class StepCosts:
     per: Floats
     operators: Floats
 
-    def columns(self, shard: int, whole: int, buckets: int) -> Floats:
-        """The columns of COSTS."""
+    def columns(self, shard: Floats, whole: Floats, buckets: int) -> Floats:
+        """The columns of COSTS, [costs, plans]. shard, whole: elements of each plan's shards and buckets."""
         costs = {
-            "touched_bytes": float(self.per @ (shard, whole, 1)),
-            "operators": float(self.operators @ (buckets, 1)),
+            "touched_bytes": self.per @ np.stack([shard, whole, np.ones_like(shard)]),
+            "operators": np.full(len(shard), float(self.operators @ (buckets, 1))),
         }
-        return np.array([costs.get(name, 0.0) for name in COSTS])
+        return np.stack([costs.get(name, np.zeros(len(shard))) for name in COSTS])
 
 
 def step_costs(job: Job, zero: int, backend: str, kept: Path | None = None) -> StepCosts:
