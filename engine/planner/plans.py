@@ -180,3 +180,10 @@ def split(job: Job) -> tuple[Space, Shape, Variants]:
     shape = Shape(plan.dp, plan.tp, plan.pp, plan.schedule, plan.chunks)
     columns = (plan.microbatches, job.effective_zero, int(job.scatters_sequence), RECOMPUTES.index(plan.recompute))
     return Space(job, frozenset(KNOBS)), shape, Variants(*(np.array([value], np.int64) for value in columns))
+
+
+def walked(m: int, pp: int, most: int = 5) -> tuple[int, ...]:
+    """The numbers of micro-batches to look at for m of them: m itself, at most `most` rounds of the pipeline, or else two
+    and three rounds and what is left of m: every further round is like the last one."""
+    over = m % pp
+    return (m,) if m <= most * pp else (2 * pp + over, 3 * pp + over)

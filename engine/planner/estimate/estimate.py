@@ -9,23 +9,44 @@ own time for each row (`engine.prediction.replay.op_seconds`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.cluster.cluster import Cluster
-from engine.job.job import Job
+from engine.job.job import Job, Model, Plan
+from engine.job.schedules import SCHEDULES
 from engine.model.buckets import lane_buckets
-from engine.planner.estimate.outline import Outline, outline
-from engine.planner.estimate.prices import Block, Prices
+from engine.model.units import stage_lane, stages
+from engine.planner.estimate.distinct_stages import LaneKind, held, lane_kinds
+from engine.planner.estimate.outline import (
+    HOST,
+    UNITS,
+    WORKS,
+    Collective,
+    Message,
+    Outline,
+    Price,
+    Scalars,
+    Step,
+    outline,
+)
+from engine.planner.estimate.prices import COMPUTING, TENSOR, Block, Prices
+from engine.planner.estimate.unit_costs import SPLIT
 from engine.planner.estimate.walk import walk
-from engine.planner.plans import Legal, Shape, Space, Variants, split
+from engine.planner.plans import RECOMPUTES, Legal, Shape, Space, Variants, split, walked
+from engine.program.program import Kind
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-MOST_AT_ONCE = 512
+PARTS = ("compute", "recompute", "tensor", "pipeline", "data", "bubble", "optimizer")
+"""What a step is made of, on the busiest pipeline rank: computing, computing again, waiting for tensor collectives, for
+messages, and for the data axis, idling because of the schedule or of unequal stages, and the optimizer step."""
+FULL = RECOMPUTES.index("full")
+MOST_AT_ONCE = 2048
 """Plans walked together, so that what they wait for fits in memory."""
 
 
@@ -54,26 +75,42 @@ class Estimator(Prices):
         self._outlines: dict[tuple[Alike, int], Outline] = {}
         self._names: dict[object, object] = {}
 
-    def seconds(self, plans: Legal) -> list[Floats]:
-        """Seconds of a step for every plan of several shapes."""
-        out = [np.zeros(len(many)) for _, many in plans]
+    def parts(self, plans: Legal) -> list[Floats]:
+        """For the plans of each of several shapes the seconds of each of PARTS, [PARTS, plans]; a step takes their sum.
+
+        Communication and the optimizer step are what the step is longer by than without them.
+        """
+        out = [np.zeros((len(PARTS), len(many))) for _, many in plans]
         groups: dict[Alike, list[tuple[int, Numbers]]] = {}
         for at, (shape, many) in enumerate(plans):
-            for alike, these in self._alike(shape, many):
+            for alike, these in self.alike(shape, many):
                 groups.setdefault(alike, []).append((at, these))
         for alike, members in groups.items():
-            for at, these, seconds in self._together(alike, members, plans):
-                out[at][these] = seconds
+            blocks = [self.block(plans[at][0], plans[at][1].where(these)) for at, these in members]
+            busy = [self._busiest(block) for block in blocks]
+            whole, no_messages, nothing_sent, no_step = self._ends(
+                alike, blocks, np.concatenate(busy, axis=1).sum(axis=0)
+            )
+            done = 0
+            for (at, these), its in zip(members, busy, strict=True):
+                mine = slice(done, done := done + len(these))
+                found = out[at][:, these]
+                found[:3] = its
+                found[3] = (whole - no_messages)[mine]
+                found[4] = (no_messages - nothing_sent)[mine]
+                found[5] = no_step[mine] - found[:3].sum(axis=0)
+                found[6] = (nothing_sent - no_step)[mine]
+                out[at][:, these] = found
         return out
 
-    def _alike(self, shape: Shape, many: Variants) -> Iterable[tuple[Alike, Numbers]]:
-        columns = np.stack([many.microbatches, np.maximum(many.zero, 1) * (shape.dp > 1), many.recompute == 2])
+    def alike(self, shape: Shape, many: Variants) -> Iterator[tuple[Alike, Numbers]]:
+        """The plans of a shape by what decides the events of their steps."""
+        columns = np.stack([many.microbatches, np.maximum(many.zero, 1) * (shape.dp > 1), many.recompute == FULL])
         kinds, which = np.unique(columns, axis=1, return_inverse=True)
         for k, (m, zero, again) in enumerate(kinds.T.tolist()):
-            buckets = self._buckets(shape) if zero < 2 else None
             yield Alike(
-                shape.schedule, shape.pp, shape.chunks, _walked(m, shape.pp), zero, shape.dp > 1, shape.tp > 1,
-                bool(again), buckets,
+                shape.schedule, shape.pp, shape.chunks, walked(m, shape.pp), zero, shape.dp > 1, shape.tp > 1,
+                bool(again), self._buckets(shape) if zero < 2 else None,
             ), np.flatnonzero(which.ravel() == k)  # fmt: skip
 
     def _buckets(self, shape: Shape) -> object:
@@ -87,20 +124,18 @@ class Estimator(Prices):
             self._names[key] = tuple(tuple(b.name for b in lane_buckets(job, z)) for z in range(shape.pp))
         return self._names[key]
 
-    def _together(
-        self, alike: Alike, members: Sequence[tuple[int, Numbers]], plans: Legal
-    ) -> Iterable[tuple[int, Numbers, Floats]]:
-        """(place of the shape in `plans`, which of its variants, their seconds)."""
-        blocks = [self.block(plans[at][0], plans[at][1].where(these)) for at, these in members]
+    def _ends(self, alike: Alike, blocks: Sequence[Block], busy: Floats) -> Floats:
+        """[4, plans]: seconds of a step, without messages, without any other communication, and without its update.
+
+        busy: seconds that the busiest rank has to do in all, by which no round can be shorter.
+        """
         ends = [self._walk(self._outline(alike, m, blocks), blocks) for m in alike.walked]
-        seconds = ends[-1]
-        if len(ends) > 1:
-            few, more = alike.walked
-            rounds = (np.concatenate([block.many.microbatches for block in blocks]) - more) / (more - few)
-            seconds = ends[1] + rounds * (ends[1] - ends[0])
-        edges = np.cumsum([len(block.many) for block in blocks])[:-1]
-        for (at, these), mine in zip(members, np.split(seconds, edges), strict=True):
-            yield at, these, mine
+        if len(ends) == 1:
+            return ends[0]
+        few, more = alike.walked
+        m = np.concatenate([block.many.microbatches for block in blocks])
+        a_round = np.maximum(ends[1] - ends[0], busy * (more - few) / m)
+        return np.asarray(ends[1] + (m - more) / (more - few) * a_round)
 
     def _walk(self, events: Outline, blocks: Sequence[Block]) -> Floats:
         costs = [self.of(events, block) for block in blocks]
@@ -108,30 +143,134 @@ class Estimator(Prices):
         # a plan whose replicas are fewer sorts than another's has its first sort more often, which changes nothing
         every = [np.take(cost, np.arange(columns) * (np.arange(columns) < cost.shape[1]), axis=1) for cost in costs]
         whole = np.concatenate(every, axis=2)
-        parts = range(0, whole.shape[2], MOST_AT_ONCE)
-        return np.concatenate([walk(events, whole[:, :, i : i + MOST_AT_ONCE]) for i in parts])
+        free: tuple[type[Price], ...] = ()
+        versions = [whole]
+        for more in ((Message,), (Collective, Scalars), (Step,)):
+            free = (*free, *more)
+            costly = np.array([not isinstance(price, free) for price in events.prices])
+            versions.append(whole * costly[:, None, None])
+        together = np.concatenate(versions, axis=2)
+        parts = range(0, together.shape[2], MOST_AT_ONCE)
+        ends = np.concatenate([walk(events, together[:, :, i : i + MOST_AT_ONCE]) for i in parts])
+        return ends.reshape(len(versions), -1)
 
     def _outline(self, alike: Alike, m: int, blocks: Sequence[Block]) -> Outline:
         if (alike, m) not in self._outlines:
             shape = max((block.shape for block in blocks), key=lambda shape: shape.tp)
-            scatters = any(block.many.sequence.any() for block in blocks)
             plan = dataclasses.replace(
                 self.job.plan, dp=1 + alike.replicas, tp=shape.tp, pp=alike.pp, schedule=alike.schedule,
-                chunks=alike.chunks, microbatches=m, zero=alike.zero, sequence_parallel=scatters or shape.tp > 1,
+                chunks=alike.chunks, microbatches=m, zero=alike.zero, sequence_parallel=alike.tensor,
                 recompute="full" if alike.again else "none",
             )  # fmt: skip
             self._outlines[alike, m] = outline(dataclasses.replace(self.job, plan=plan))
         return self._outlines[alike, m]
 
+    def _busiest(self, block: Block) -> Floats:
+        """[computing, computing again, tensor collectives; plans] of the rank that has most to do."""
+        best = np.zeros((3, len(block.many)))
+        lanes = {(kind.lanes[0], *kind.counts.tolist()) for kind in lane_kinds(self.job, block.shape)}
+        if len(block.mesh.places.speeds[0]) > 1:
+            lanes = {(z, *kind.counts.tolist()) for kind in lane_kinds(self.job, block.shape) for z in kind.lanes}
+        for column in range(len(block.mesh.tensor)):
+            for z, *counts in sorted(lanes):
+                found = np.tensordot(counts, self._work_parts(block, column, z), axes=1) * block.many.microbatches
+                best = np.where(found.sum(axis=0) > best.sum(axis=0), found, best)
+        return best
 
-def _walked(m: int, pp: int) -> tuple[int, ...]:
-    """The numbers of micro-batches to walk for m of them: m itself, or two and three rounds and what is left of m."""
-    over = m % pp
-    return (m,) if m <= 5 * pp else (2 * pp + over, 3 * pp + over)
+    def _work_parts(self, block: Block, column: int, lane: int) -> Floats:
+        """[UNITS, computing, computing again, tensor collectives; plans] of a micro-batch."""
+        shape = (len(UNITS), len(WORKS), 2, len(block.many))
+        mine = self.work(block, column, lane)[:HOST].reshape(shape)
+        once = self.work(block, column, lane, again=False)[:HOST].reshape(shape)
+        once[:, WORKS.index(Kind.FORWARD)] = mine[:, WORKS.index(Kind.FORWARD)]
+        if any(kind in SPLIT for kind in self.passes(block.shape)):
+            mine, once = mine.copy(), once.copy()
+            mine[1:, WORKS.index(Kind.BACKWARD)] = once[1:, WORKS.index(Kind.BACKWARD)] = 0
+        again = (mine - once).sum(axis=(1, 2))
+        return np.stack([once[:, :, COMPUTING].sum(axis=1), again, once[:, :, TENSOR].sum(axis=1)], axis=1)
+
+    def bound(self, shape: Shape, many: Variants) -> Floats:
+        """Seconds that no step of these plans can be shorter than, [plans].
+
+        Every pipeline rank has its own work to do, once its first micro-batch has come down to it; under ZeRO-2 and 3
+        its data group has its reductions and gathers to do. Where a rank can only hold so many micro-batches at once,
+        all of them pass it in so many at a time.
+        """
+        block = self.block(shape, many)
+        return np.max([self._bound(block, column) for column in range(len(block.mesh.tensor))], axis=0)
+
+    def _bound(self, block: Block, column: int) -> Floats:
+        shape, many, p = block.shape, block.many, block.shape.pp
+        kinds = lane_kinds(self.job, shape)
+        of_lane = _kind_of_lane(kinds, p)
+        counts, home = _stage_units(self.job, shape)
+        forward, backward = np.zeros((2, len(counts), len(many)))
+        places = np.stack([block.mesh.devices[column], block.mesh.tensor[column]])
+        _, place = np.unique(places, axis=1, return_inverse=True)
+        for which in np.unique(place).tolist():
+            z = int(np.flatnonzero(place.ravel() == which)[0])
+            each = self.work(block, column, z, split=False)[:HOST].sum(axis=1).reshape(len(UNITS), len(WORKS), -1)
+            mine = np.flatnonzero(place.ravel()[home] == which)
+            forward[mine] = counts[mine] @ each[:, 0]
+            backward[mine] = counts[mine] @ each[:, 1:].sum(axis=1)
+        work = np.zeros((p, len(many)))
+        np.add.at(work, home, forward + backward)
+        first = np.array([np.flatnonzero(home == z)[0] for z in range(p)])
+        split = any(kind in SPLIT for kind in self.passes(shape))
+        way = forward if split else forward + backward
+        before = (np.cumsum(way, axis=0) - way)[first]
+        busy = before + many.microbatches * work
+        held = SCHEDULES[shape.schedule].in_flight
+        if held and shape.chunks == 1 and not split:
+            at_once = np.array([held(p, m, 1, 0) for m in many.microbatches.tolist()])
+            busy = np.maximum(busy, many.microbatches / at_once * way.sum(axis=0))
+        sent, after = self._data_bound(block, kinds)
+        return np.asarray((np.maximum(busy, sent[of_lane]) + after[of_lane]).max(axis=0))
+
+    def _data_bound(self, block: Block, kinds: tuple[LaneKind, ...]) -> tuple[Floats, Floats]:
+        """([kinds, plans] seconds of the data axis before the optimizer step, of that and the gathers after it)."""
+        many, shape, e = block.many, block.shape, self.job.precision
+        sent, after = np.zeros((2, len(kinds), len(many)))
+        if shape.dp == 1:
+            return sent, after
+        for k, kind in enumerate(kinds):
+            for zero in np.flatnonzero(np.bincount(many.zero)).tolist():
+                mine = many.zero == zero
+                padded, z = held(self.job, shape, kind, zero).padded, kind.lanes[0]
+                reduce = block.mesh.slowest("dp", "reduce_scatter" if zero else "all_reduce", padded * e.grad, z).sum()
+                gather = block.mesh.slowest("dp", "all_gather", padded * e.compute, z).sum() if zero else 0.0
+                if zero >= 2:
+                    sent[k, mine] = many.microbatches[mine] * reduce
+                if zero == 3:
+                    sent[k, mine] += gather * (1 if self.job.plan.keep_gathered else 2 * many.microbatches[mine])
+                after[k, mine] = gather if zero in (1, 2) else 0.0
+        return sent, after
 
 
-def seconds_of(job: Job, cluster: Cluster) -> float:
-    """Of one plan. The job must have passed `rules.check`."""
+def _stage_units(job: Job, shape: Shape) -> tuple[Numbers, Numbers]:
+    """(embeddings, blocks and heads of each stage; the pipeline rank of each)."""
+    return _units_of(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks)
+
+
+@lru_cache(maxsize=4096)
+def _units_of(
+    model: Model, partition: tuple[int, ...] | None, schedule: str, pp: int, chunks: int
+) -> tuple[Numbers, Numbers]:
+    plan = Plan(schedule=schedule, pp=pp, chunks=chunks, partition=partition)
+    dealt = stages(Job(model=model, plan=plan))
+    counts = [("embedding" in u, sum(name.startswith("block") for name in u), "head" in u) for u in dealt]
+    return np.array(counts, np.int64), np.array([stage_lane(plan, s) for s in range(len(dealt))])
+
+
+def _kind_of_lane(kinds: tuple[LaneKind, ...], pp: int) -> Numbers:
+    which = np.zeros(pp, np.int64)
+    for k, kind in enumerate(kinds):
+        which[list(kind.lanes)] = k
+    return which
+
+
+def estimate(job: Job, cluster: Cluster) -> dict[str, float]:
+    """Seconds of a step by PARTS. The job must have passed `rules.check`."""
     space, shape, one = split(job)
-    estimator = Estimator(space, cluster, job.world_size, [shape.tp])
-    return float(estimator.seconds([(shape, one)])[0][0])
+    found = Estimator(space, cluster, job.world_size, [shape.tp]).parts([(shape, one)])[0]
+    return dict(zip(PARTS, found[:, 0].tolist(), strict=True))

@@ -15,10 +15,20 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.job.job import Job, Plan
+from engine.job.job import Job, Model, Plan
+from engine.job.schedules import SCHEDULES
+from engine.model.units import stages
 from engine.planner.estimate.distinct_stages import LaneKind, held, in_use, lane_kinds
-from engine.planner.plans import RECOMPUTES, Shape, Space, Variants
-from engine.prediction.formulas import activation_bytes, in_flight_formula, kept_bytes, message_bytes
+from engine.planner.plans import RECOMPUTES, Shape, Space, Variants, walked
+
+from engine.prediction.formulas import (
+    activation_bytes,
+    held_for_weight_bytes,
+    in_flight_formula,
+    kept_bytes,
+    message_bytes,
+)
+from engine.program.program import Kind
 
 Numbers = NDArray[np.int64]
 CATEGORIES = ("params", "grads", "optimizer", "activations", "gathered", "buffers")
@@ -31,18 +41,20 @@ whose gradient has not come back."""
 class Sizes:
     """Bytes for one sequence a micro-batch, which all are proportional to it.
 
-    kept, whole: [3 units, 2 sequence parallel, 3 recompute], left by a forward, and saved once recomputed.
+    kept, whole, left: [3 units, 2 sequence parallel, 3 recompute], left by a forward, saved once recomputed, and left
+    by the input part of a split backward.
     message: [2 sequence parallel].
     """
 
     kept: Numbers
     whole: Numbers
+    left: Numbers
     message: Numbers
 
 
 def sizes(job: Job, tp: int) -> Sizes:
     """Of units of the job under tensor-parallel degree `tp`."""
-    kept, whole, message = np.zeros((3, 2, 3), np.int64), np.zeros((3, 2, 3), np.int64), np.zeros(2, np.int64)
+    (kept, whole, left), message = np.zeros((3, 3, 2, 3), np.int64), np.zeros(2, np.int64)
     training = dataclasses.replace(job.training, batch=1)
     for scatter in range(2 if tp > 1 and job.model.seq % tp == 0 else 1):
         for r, recompute in enumerate(RECOMPUTES):
@@ -53,7 +65,8 @@ def sizes(job: Job, tp: int) -> Sizes:
             message[scatter] = message_bytes(one)
             for u, unit in enumerate(("embedding", "block0", "head")):
                 kept[u, scatter, r], whole[u, scatter, r] = kept_bytes(one, unit), activation_bytes(one, unit)
-    return Sizes(kept, whole, message)
+                left[u, scatter, r] = held_for_weight_bytes(one, unit)
+    return Sizes(kept, whole, left, message)
 
 
 def peaks(space: Space, shape: Shape, many: Variants, unit: Sizes) -> Numbers:
@@ -108,19 +121,31 @@ def _most_reduced(padded: Numbers, shard: Numbers) -> int:
 
 def _activations(shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, job: Job) -> Numbers:
     """Bytes at the peak for one sequence a micro-batch."""
-    kept = unit.kept[:, many.sequence, many.recompute]
-    again = np.maximum(unit.whole[1, many.sequence, many.recompute] - kept[1], 0)  # a block that is computed again
-    if shape.schedule == "interleaved":
-        peak = np.zeros(len(many), np.int64)
-        for rounds in np.unique(np.minimum(many.microbatches // shape.pp, 2)):
-            mine = np.minimum(many.microbatches // shape.pp, 2) == rounds
-            peak[mine] = (_in_flight(shape.pp, shape.chunks, kind, int(rounds)) @ kept[:, mine]).max(axis=0)
-    else:
-        at_once = _micro_batches(job, shape, kind.lanes[0], many.microbatches)
-        peak = at_once * (kind.counts @ kept)
-    if not kind.last:
-        return np.asarray(peak + again)
-    return np.asarray(peak + np.maximum(again - kept[2], 0))  # the head's are gone before a block is computed again
+    kept, whole, left = (of[:, many.sequence, many.recompute] for of in (unit.kept, unit.whole, unit.left))
+    again = np.maximum(whole[1] - kept[1], 0)  # a block that is computed again
+    # the head's are gone before a block is computed again
+    first = np.maximum(again - kept[2], 0) if kind.last else again
+    last = np.where(again > 0, np.maximum(whole[1] - left[1], 0), 0)
+    held_by = np.concatenate([kept, left, [first, last]])
+    peak = np.zeros(len(many), np.int64)
+    for m in np.unique(many.microbatches).tolist():
+        mine = many.microbatches == m
+        few = walked(m, shape.pp, most=3)
+        peaks_of = [
+            np.max(
+                [(_moments(job, shape, n, z) @ held_by[:, mine]).max(axis=0) for z in kind.lanes[:: _ends(kind)]],
+                axis=0,
+            )
+            for n in few
+        ]
+        rounds = (m - few[-1]) // shape.pp
+        peak[mine] = peaks_of[-1] + rounds * (peaks_of[-1] - peaks_of[0])
+    return peak
+
+
+def _ends(kind: LaneKind) -> int:
+    """The step that leads from the first pipeline rank of a kind to the last: what they hold lies between these two."""
+    return max(len(kind.lanes) - 1, 1)
 
 
 def _micro_batches(job: Job, shape: Shape, lane: int, microbatches: Numbers) -> Numbers:
@@ -135,18 +160,40 @@ def _at_once(schedule: str, pp: int, chunks: int, microbatches: int, lane: int) 
     return in_flight_formula(Job(plan=Plan(schedule=schedule, pp=pp, chunks=chunks, microbatches=microbatches)), lane)
 
 
-@lru_cache(maxsize=4096)
-def _in_flight(p: int, v: int, kind: LaneKind, rounds: int) -> Numbers:
-    """Interleaved: embeddings, blocks and heads in flight whenever a forward has just been added, [moments, 3].
+def _moments(job: Job, shape: Shape, microbatches: int, lane: int) -> Numbers:
+    """What a pipeline rank holds from time to time, [moments, 8]: embeddings, blocks and heads between their forward and
+    their backward, and between the two parts of it; whether a block may be computed again next, and whether one has
+    been for an input part."""
+    return _counted(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks, microbatches)[lane]
 
-    Two rounds of p micro-batches show all there is; more repeat them.
-    """
-    z = kind.lanes[0]
-    chunk = np.arange(rounds * v * p) // p % v
-    held_by = np.zeros((v, 3), np.int64)
-    held_by[:, 1] = kind.blocks
-    held_by[0, 0], held_by[-1, 2] = kind.first, kind.last
-    ups = np.cumsum(held_by[chunk], axis=0)
-    downs = np.concatenate([np.zeros((1, 3), np.int64), np.cumsum(held_by[v - 1 - chunk], axis=0)])
-    warmup = min((v - 1) * p + 2 * (p - 1 - z), len(chunk) - 1)
-    return np.unique(ups[warmup:] - downs[: len(chunk) - warmup], axis=0)
+
+@lru_cache(maxsize=1024)
+def _counted(
+    model: Model, partition: tuple[int, ...] | None, schedule: str, pp: int, chunks: int, microbatches: int
+) -> tuple[Numbers, ...]:
+    """Counted along the order of every pipeline rank."""
+    plan = Plan(schedule=schedule, pp=pp, chunks=chunks, partition=partition)
+    units = np.zeros((pp * chunks, 3), np.int64)
+    for stage, names in enumerate(stages(Job(model=model, plan=plan))):
+        units[stage] = ("embedding" in names, sum(name.startswith("block") for name in names), "head" in names)
+    none = np.zeros_like(units)
+    split = units * (0, 1, 1)  # an embedding's backward comes whole, with the input parts
+    changes = {
+        Kind.FORWARD: np.concatenate([units, none], axis=1),
+        Kind.BACKWARD: np.concatenate([-units, none], axis=1),
+        Kind.BACKWARD_INPUT: np.concatenate([-units, split], axis=1),
+        Kind.BACKWARD_WEIGHT: np.concatenate([none, -split], axis=1),
+    }
+    code = {kind: i for i, kind in enumerate(changes)}
+    table = np.concatenate(list(changes.values()))
+    out = []
+    for lane in SCHEDULES[schedule].order(pp, microbatches, chunks):
+        kinds = np.array([code[a.kind] for a in lane])
+        held_now = np.cumsum(table[kinds * len(units) + [a.stage for a in lane]], axis=0)
+        after = np.append(kinds[1:], code[Kind.BACKWARD_WEIGHT])
+        falls = after != code[Kind.FORWARD]
+        begins = (after == code[Kind.BACKWARD]) | (after == code[Kind.BACKWARD_INPUT])
+        marks = np.stack([begins, kinds == code[Kind.BACKWARD_INPUT]], axis=1)
+        held_now = np.concatenate([held_now, marks], axis=1)
+        out.append(np.unique(held_now[falls], axis=0))
+    return tuple(out)

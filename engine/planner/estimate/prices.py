@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from engine.cluster.cluster import Cluster
 from engine.cluster.roofline import compute_seconds
 from engine.job.job import Recompute
 from engine.job.mesh import Mesh
+from engine.job.schedules import SCHEDULES
 from engine.model.params import replicated_size, unit_size
 from engine.model.units import TOKENS
 from engine.planner.estimate.memory import Sizes, sizes
@@ -100,18 +102,25 @@ class Prices:
                 out[these, column] = counts @ self.work(block, column, lane).sum(axis=1)
         return out
 
-    def work(self, block: Block, column: int, lane: int, split: bool | None = None) -> Floats:
+    def work(self, block: Block, column: int, lane: int, split: bool | None = None, again: bool = True) -> Floats:
         """[UNITS × WORKS and the host's, computing or tensor collectives, plans] of a rank.
 
-        split: whether the parts of a backward are wanted, by default where the schedule has them.
+        split: whether the parts of a backward are wanted too, by default where the schedule has them. again: with what
+        is computed again.
         """
-        split = "zb" in block.shape.schedule if split is None else split
+        split = any(kind in SPLIT for kind in self.passes(block.shape)) if split is None else split
         mesh = block.mesh
         table = self._units(
             block.shape.tp, mesh, int(mesh.devices[column, lane]), int(mesh.tensor[column, lane]), split
         )
         at = np.searchsorted(self.sizes_of_batch, block.size)
-        return np.asarray(table[:, :, block.many.sequence, block.many.recompute, at])
+        recompute = block.many.recompute if again else np.zeros_like(block.many.recompute)
+        return np.asarray(table[:, :, block.many.sequence, recompute, at])
+
+    @staticmethod
+    def passes(shape: Shape) -> frozenset[Kind]:
+        """The kinds of computation that the schedule of a shape is made of."""
+        return _passes(shape.schedule, shape.pp, shape.chunks)
 
     def _price(self, price: Price, block: Block) -> Floats:
         """[columns, plans], or of a shape that spreads to it."""
@@ -191,7 +200,7 @@ class Prices:
         scatters = [False, True] if tp > 1 and self.job.model.seq % tp == 0 else [False]
         if "sequence_parallel" in fixed:
             scatters = [plan.sequence_parallel and tp > 1]
-        chosen = [plan.recompute] if "recompute" in fixed else list(RECOMPUTES)
+        chosen = sorted({"none", plan.recompute}) if "recompute" in fixed else list(RECOMPUTES)
         for scatter in scatters:
             for recompute in chosen:
                 for place, (unit, kind) in enumerate((unit, kind) for unit in UNITS for kind in WORKS):
@@ -223,3 +232,8 @@ class Prices:
         for op, nbytes in inside:
             collectives = collectives + mesh.seconds((tensor,), op, nbytes * self.sizes_of_batch)
         return np.stack([compute, collectives])
+
+
+@lru_cache(maxsize=4096)
+def _passes(schedule: str, pp: int, chunks: int) -> frozenset[Kind]:
+    return frozenset(a.kind for lane in SCHEDULES[schedule].order(pp, pp, chunks) for a in lane)
