@@ -1,8 +1,8 @@
 """Every legal plan of a job on n GPUs: which shapes there are, and which variants each shape has.
 
-What is legal says `engine.job.rules`, asked once for every tensor degree and every pipeline and not for every plan, since
-its rules tie no more knobs together than these. Settings that would change nothing (ZeRO with dp=1, sequence parallelism
-with tp=1, a schedule with pp=1) are left out.
+What is legal says `engine.job.rules`, asked once for every tensor degree and every pipeline and not for every plan,
+since its rules tie no more knobs together than these. Settings that would change nothing (ZeRO with dp=1, sequence
+parallelism with tp=1) or would have nothing to order (a schedule with pp=1) are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.job.job import Job, Plan, Recompute
-from engine.job.rules import is_legal, notes
+from engine.job.rules import is_legal
 from engine.job.schedules import SCHEDULES
 
 Numbers = NDArray[np.int64]
@@ -72,7 +72,7 @@ class Variants:
     def __len__(self) -> int:
         return len(self.zero)
 
-    def where(self, chosen: NDArray[np.bool_]) -> Variants:
+    def where(self, chosen: NDArray[np.bool_] | Numbers) -> Variants:
         return Variants(*(getattr(self, field.name)[chosen] for field in dataclasses.fields(self)))
 
 
@@ -94,7 +94,7 @@ def shapes(space: Space, ranks: int) -> Iterator[Shape]:
         for pp in space.among("pp", divisors(ranks // tp)):
             for dp in space.among("dp", [ranks // tp // pp]):
                 if batch % dp == 0:
-                    yield from (Shape(dp, tp, pp, *way) for way in _pipelines(space, pp, batch // dp))
+                    yield from (Shape(dp, tp, pp, *way) for way in pipelines(space, pp, batch // dp))
 
 
 def _scatters(space: Space, tp: int) -> list[bool]:
@@ -109,22 +109,20 @@ def _splits(space: Space, tp: int, scatter: bool) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _pipelines(space: Space, pp: int, batch: int) -> tuple[tuple[str, int], ...]:
+def pipelines(space: Space, pp: int, batch: int) -> tuple[tuple[str, int], ...]:
     """(schedule, chunks) of the pipelines of `pp` ranks that a replica with so many sequences can run."""
     most = max(space.job.model.layers // pp, 1)
     return tuple(
         (schedule, chunks)
-        for schedule in ((space.job.plan.schedule,) if "schedule" in space.fixed else SCHEDULES.names)
-        if pp > 1 or not _idle_schedule(space.job, schedule)
+        for schedule in ((space.job.plan.schedule,) if "schedule" in space.fixed else searched(pp))
         for chunks in space.among("chunks", range(1, most + 1))
         if SCHEDULES[schedule].fitting_chunks(chunks) == chunks and _counts(space, pp, schedule, chunks, batch)
     )
 
 
-def _idle_schedule(job: Job, schedule: str) -> bool:
-    """Whether a schedule changes nothing where there is no pipeline."""
-    alone = dataclasses.replace(job, plan=Plan(schedule=schedule))
-    return any(note.startswith("schedule=") for note in notes(alone))
+def searched(pp: int) -> tuple[str, ...]:
+    """Every schedule; with one pipeline rank, where there are no turns to take, the default alone."""
+    return SCHEDULES.names if pp > 1 else (Plan.schedule,)
 
 
 @lru_cache(maxsize=65536)
@@ -183,7 +181,7 @@ def split(job: Job) -> tuple[Space, Shape, Variants]:
 
 
 def walked(m: int, pp: int, most: int = 5) -> tuple[int, ...]:
-    """The numbers of micro-batches to look at for m of them: m itself, at most `most` rounds of the pipeline, or else two
-    and three rounds and what is left of m: every further round is like the last one."""
+    """The numbers of micro-batches to look at for m of them: m itself, at most `most` rounds of the pipeline, or else
+    two and three rounds and what is left of m: every further round is like the last one."""
     over = m % pp
     return (m,) if m <= most * pp else (2 * pp + over, 3 * pp + over)

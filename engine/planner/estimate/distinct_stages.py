@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.job.job import Job, Model, Plan
+from engine.job.schedules import SCHEDULES
 from engine.model.params import unit_size
 from engine.model.units import TOKENS, stage_lane, stages
 from engine.planner.plans import Shape
+from engine.program.program import Kind
 
 Numbers = NDArray[np.int64]
 
@@ -52,15 +54,12 @@ def lane_kinds(job: Job, shape: Shape) -> tuple[LaneKind, ...]:
 def _lane_kinds(
     model: Model, partition: tuple[int, ...] | None, schedule: str, pp: int, chunks: int
 ) -> tuple[LaneKind, ...]:
-    plan = Plan(schedule=schedule, pp=pp, chunks=chunks, partition=partition)
+    units, home = stage_units(model, partition, schedule, pp, chunks)
     found: dict[tuple[tuple[int, ...], bool, bool], list[int]] = {}
-    mine: list[list[tuple[str, ...]]] = [[] for _ in range(pp)]
-    for stage, units in enumerate(stages(Job(model=model, plan=plan))):
-        mine[stage_lane(plan, stage)].append(units)
-    for z, chunk in enumerate(mine):
-        blocks = tuple(sum(unit.startswith("block") for unit in units) for units in chunk)
-        every = {unit for units in chunk for unit in units}
-        found.setdefault((blocks, "embedding" in every, "head" in every), []).append(z)
+    for z in range(pp):
+        mine = units[home == z]
+        key = tuple(mine[:, 1].tolist()), bool(mine[:, 0].any()), bool(mine[:, 2].any())
+        found.setdefault(key, []).append(z)
     return tuple(LaneKind(*key, tuple(lanes)) for key, lanes in found.items())
 
 
@@ -93,3 +92,23 @@ def in_use(model: Model, kind: LaneKind, per_bucket: NDArray[Any]) -> NDArray[An
     uses[0] += per_bucket[-1] * kind.last
     uses[-1] += per_bucket[-1] * kind.first
     return uses
+
+
+@lru_cache(maxsize=4096)
+def stage_units(
+    model: Model, partition: tuple[int, ...] | None, schedule: str, pp: int, chunks: int
+) -> tuple[Numbers, Numbers]:
+    """(embeddings, blocks and heads of each stage, [stages, 3]; the pipeline rank of each)."""
+    plan = Plan(schedule=schedule, pp=pp, chunks=chunks, partition=partition)
+    dealt = stages(Job(model=model, plan=plan))
+    counts = [("embedding" in u, sum(name.startswith("block") for name in u), "head" in u) for u in dealt]
+    return np.array(counts, np.int64), np.array([stage_lane(plan, s) for s in range(len(dealt))])
+
+
+@lru_cache(maxsize=64)
+def whole_backwards(schedule: str) -> bool:
+    """Whether a schedule never runs a backward in two parts."""
+    chunks = SCHEDULES[schedule].fitting_chunks(1)
+    return all(
+        a.kind in (Kind.FORWARD, Kind.BACKWARD) for lane in SCHEDULES[schedule].order(2, 2, chunks) for a in lane
+    )

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.cluster.cluster import Cluster
-from engine.job.job import Job, Model, Plan
+from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
 from engine.model.buckets import lane_buckets
-from engine.model.units import stage_lane, stages
-from engine.planner.estimate.distinct_stages import LaneKind, held, lane_kinds
+from engine.planner.estimate.distinct_stages import LaneKind, held, lane_kinds, stage_units, whole_backwards
 from engine.planner.estimate.outline import (
     HOST,
     UNITS,
@@ -35,7 +33,6 @@ from engine.planner.estimate.outline import (
     outline,
 )
 from engine.planner.estimate.prices import COMPUTING, TENSOR, Block, Prices
-from engine.planner.estimate.unit_costs import SPLIT
 from engine.planner.estimate.walk import walk
 from engine.planner.plans import RECOMPUTES, Legal, Shape, Space, Variants, split, walked
 from engine.program.program import Kind
@@ -45,6 +42,8 @@ Numbers = NDArray[np.int64]
 PARTS = ("compute", "recompute", "tensor", "pipeline", "data", "bubble", "optimizer")
 """What a step is made of, on the busiest pipeline rank: computing, computing again, waiting for tensor collectives, for
 messages, and for the data axis, idling because of the schedule or of unequal stages, and the optimizer step."""
+ROUNDING = 1e-9
+"""Part of a step that sums of floats may be wrong by."""
 FULL = RECOMPUTES.index("full")
 MOST_AT_ONCE = 2048
 """Plans walked together, so that what they wait for fits in memory."""
@@ -74,6 +73,7 @@ class Estimator(Prices):
         super().__init__(space, cluster, ranks, tps, kept)
         self._outlines: dict[tuple[Alike, int], Outline] = {}
         self._names: dict[object, object] = {}
+        self.events = 0
 
     def parts(self, plans: Legal) -> list[Floats]:
         """For the plans of each of several shapes the seconds of each of PARTS, [PARTS, plans]; a step takes their sum.
@@ -98,7 +98,8 @@ class Estimator(Prices):
                 found[:3] = its
                 found[3] = (whole - no_messages)[mine]
                 found[4] = (no_messages - nothing_sent)[mine]
-                found[5] = no_step[mine] - found[:3].sum(axis=0)
+                idle = no_step[mine] - found[:3].sum(axis=0)
+                found[5] = np.where(np.abs(idle) < ROUNDING * no_step[mine], 0.0, idle)
                 found[6] = (nothing_sent - no_step)[mine]
                 out[at][:, these] = found
         return out
@@ -163,6 +164,7 @@ class Estimator(Prices):
                 recompute="full" if alike.again else "none",
             )  # fmt: skip
             self._outlines[alike, m] = outline(dataclasses.replace(self.job, plan=plan))
+            self.events += len(self._outlines[alike, m].events)
         return self._outlines[alike, m]
 
     def _busiest(self, block: Block) -> Floats:
@@ -183,7 +185,7 @@ class Estimator(Prices):
         mine = self.work(block, column, lane)[:HOST].reshape(shape)
         once = self.work(block, column, lane, again=False)[:HOST].reshape(shape)
         once[:, WORKS.index(Kind.FORWARD)] = mine[:, WORKS.index(Kind.FORWARD)]
-        if any(kind in SPLIT for kind in self.passes(block.shape)):
+        if not whole_backwards(block.shape.schedule):
             mine, once = mine.copy(), once.copy()
             mine[1:, WORKS.index(Kind.BACKWARD)] = once[1:, WORKS.index(Kind.BACKWARD)] = 0
         again = (mine - once).sum(axis=(1, 2))
@@ -203,7 +205,7 @@ class Estimator(Prices):
         shape, many, p = block.shape, block.many, block.shape.pp
         kinds = lane_kinds(self.job, shape)
         of_lane = _kind_of_lane(kinds, p)
-        counts, home = _stage_units(self.job, shape)
+        counts, home = stage_units(self.job.model, self.job.plan.partition, shape.schedule, p, shape.chunks)
         forward, backward = np.zeros((2, len(counts), len(many)))
         places = np.stack([block.mesh.devices[column], block.mesh.tensor[column]])
         _, place = np.unique(places, axis=1, return_inverse=True)
@@ -216,13 +218,13 @@ class Estimator(Prices):
         work = np.zeros((p, len(many)))
         np.add.at(work, home, forward + backward)
         first = np.array([np.flatnonzero(home == z)[0] for z in range(p)])
-        split = any(kind in SPLIT for kind in self.passes(shape))
+        split = not whole_backwards(shape.schedule)
         way = forward if split else forward + backward
         before = (np.cumsum(way, axis=0) - way)[first]
         busy = before + many.microbatches * work
-        held = SCHEDULES[shape.schedule].in_flight
-        if held and shape.chunks == 1 and not split:
-            at_once = np.array([held(p, m, 1, 0) for m in many.microbatches.tolist()])
+        at_most = SCHEDULES[shape.schedule].in_flight
+        if at_most and shape.chunks == 1 and not split:
+            at_once = np.array([at_most(p, m, 1, 0) for m in many.microbatches.tolist()])
             busy = np.maximum(busy, many.microbatches / at_once * way.sum(axis=0))
         sent, after = self._data_bound(block, kinds)
         return np.asarray((np.maximum(busy, sent[of_lane]) + after[of_lane]).max(axis=0))
@@ -245,21 +247,6 @@ class Estimator(Prices):
                     sent[k, mine] += gather * (1 if self.job.plan.keep_gathered else 2 * many.microbatches[mine])
                 after[k, mine] = gather if zero in (1, 2) else 0.0
         return sent, after
-
-
-def _stage_units(job: Job, shape: Shape) -> tuple[Numbers, Numbers]:
-    """(embeddings, blocks and heads of each stage; the pipeline rank of each)."""
-    return _units_of(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks)
-
-
-@lru_cache(maxsize=4096)
-def _units_of(
-    model: Model, partition: tuple[int, ...] | None, schedule: str, pp: int, chunks: int
-) -> tuple[Numbers, Numbers]:
-    plan = Plan(schedule=schedule, pp=pp, chunks=chunks, partition=partition)
-    dealt = stages(Job(model=model, plan=plan))
-    counts = [("embedding" in u, sum(name.startswith("block") for name in u), "head" in u) for u in dealt]
-    return np.array(counts, np.int64), np.array([stage_lane(plan, s) for s in range(len(dealt))])
 
 
 def _kind_of_lane(kinds: tuple[LaneKind, ...], pp: int) -> Numbers:

@@ -17,10 +17,15 @@ from numpy.typing import NDArray
 
 from engine.job.job import Job, Model, Plan
 from engine.job.schedules import SCHEDULES
-from engine.model.units import stages
-from engine.planner.estimate.distinct_stages import LaneKind, held, in_use, lane_kinds
-from engine.planner.plans import RECOMPUTES, Shape, Space, Variants, walked
-
+from engine.planner.estimate.distinct_stages import (
+    LaneKind,
+    held,
+    in_use,
+    lane_kinds,
+    stage_units,
+    whole_backwards,
+)
+from engine.planner.plans import RECOMPUTES, Shape, Space, Variants
 from engine.prediction.formulas import (
     activation_bytes,
     held_for_weight_bytes,
@@ -71,18 +76,21 @@ def sizes(job: Job, tp: int) -> Sizes:
 
 def peaks(space: Space, shape: Shape, many: Variants, unit: Sizes) -> Numbers:
     """Bytes on the worst pipeline rank of each plan, [categories, plans]."""
-    of_kinds = [_lane(space, shape, many, unit, kind) for kind in lane_kinds(space.job, shape)]
+    rounds = np.unique(_rounds(shape, many), return_inverse=True)
+    of_kinds = [_lane(space, shape, many, unit, kind, rounds) for kind in lane_kinds(space.job, shape)]
     stacked = np.stack(of_kinds)
     worst = stacked.sum(axis=1).argmax(axis=0)
     return np.asarray(stacked[worst, :, np.arange(len(many))].T)
 
 
-def _lane(space: Space, shape: Shape, many: Variants, unit: Sizes, kind: LaneKind) -> Numbers:
+def _lane(
+    space: Space, shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, rounds: tuple[Numbers, Numbers]
+) -> Numbers:
     """[categories, plans] of the first pipeline rank of a kind, which of all of them holds most micro-batches."""
     job = space.job
     size = space.job.training.batch // shape.dp // many.microbatches
     out = np.zeros((len(CATEGORIES), len(many)), np.int64)
-    out[3] = _activations(shape, many, unit, kind, job) * size
+    out[3] = _activations(shape, many, unit, kind, job, rounds) * size
     if shape.pp > 1:
         unproven = _micro_batches(job, shape, kind.lanes[0], many.microbatches)
         if shape.pp == 2:  # both neighbours are one rank, so that every message says something about the others
@@ -119,7 +127,9 @@ def _most_reduced(padded: Numbers, shard: Numbers) -> int:
     return int(max(both[i] + both[i + 1] for i in range(len(both) - 1)))
 
 
-def _activations(shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, job: Job) -> Numbers:
+def _activations(
+    shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, job: Job, rounds: tuple[Numbers, Numbers]
+) -> Numbers:
     """Bytes at the peak for one sequence a micro-batch."""
     kept, whole, left = (of[:, many.sequence, many.recompute] for of in (unit.kept, unit.whole, unit.left))
     again = np.maximum(whole[1] - kept[1], 0)  # a block that is computed again
@@ -128,24 +138,26 @@ def _activations(shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, job:
     last = np.where(again > 0, np.maximum(whole[1] - left[1], 0), 0)
     held_by = np.concatenate([kept, left, [first, last]])
     peak = np.zeros(len(many), np.int64)
-    for m in np.unique(many.microbatches).tolist():
-        mine = many.microbatches == m
-        few = walked(m, shape.pp, most=3)
-        peaks_of = [
-            np.max(
-                [(_moments(job, shape, n, z) @ held_by[:, mine]).max(axis=0) for z in kind.lanes[:: _ends(kind)]],
-                axis=0,
-            )
-            for n in few
-        ]
-        rounds = (m - few[-1]) // shape.pp
-        peak[mine] = peaks_of[-1] + rounds * (peaks_of[-1] - peaks_of[0])
+    lanes = dict.fromkeys((kind.lanes[0], kind.lanes[-1]))  # what the others hold lies between these two
+    for i, m in enumerate(rounds[0].tolist()):
+        mine = np.flatnonzero(rounds[1] == i)
+        peak[mine] = np.max([(_moments(job, shape, m, z) @ held_by[:, mine]).max(axis=0) for z in lanes], axis=0)
     return peak
 
 
-def _ends(kind: LaneKind) -> int:
-    """The step that leads from the first pipeline rank of a kind to the last: what they hold lies between these two."""
-    return max(len(kind.lanes) - 1, 1)
+def _rounds(shape: Shape, many: Variants) -> Numbers:
+    """The number of micro-batches to look at for each plan: more than two rounds repeat the second one."""
+    if _grows(shape, many):
+        return many.microbatches
+    return np.minimum(many.microbatches, 2 * shape.pp + many.microbatches % shape.pp)
+
+
+def _grows(shape: Shape, many: Variants) -> bool:
+    """Whether a rank holds the more the more micro-batches there are, as under GPipe."""
+    held = SCHEDULES[shape.schedule].in_flight
+    most = int(many.microbatches.max())
+    few = min(most, 2 * shape.pp + most % shape.pp)
+    return held is None or held(shape.pp, most, shape.chunks, 0) > held(shape.pp, few, shape.chunks, 0)
 
 
 def _micro_batches(job: Job, shape: Shape, lane: int, microbatches: Numbers) -> Numbers:
@@ -161,9 +173,14 @@ def _at_once(schedule: str, pp: int, chunks: int, microbatches: int, lane: int) 
 
 
 def _moments(job: Job, shape: Shape, microbatches: int, lane: int) -> Numbers:
-    """What a pipeline rank holds from time to time, [moments, 8]: embeddings, blocks and heads between their forward and
-    their backward, and between the two parts of it; whether a block may be computed again next, and whether one has
-    been for an input part."""
+    """What a pipeline rank holds from time to time, [moments, 8]: embeddings, blocks and heads between their forward
+    and their backward, and between the two parts of it; whether a block may be computed again next, and whether one
+    has been for an input part."""
+    held, (least, most) = SCHEDULES[shape.schedule].in_flight, SCHEDULES[shape.schedule].chunks
+    if held and least == most == 1 and whole_backwards(shape.schedule):
+        units, home = stage_units(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks)
+        mine = units[home == lane].sum(axis=0) * held(shape.pp, microbatches, 1, lane)
+        return np.array([[*mine, 0, 0, 0, 1, 0]])
     return _counted(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks, microbatches)[lane]
 
 
@@ -172,10 +189,7 @@ def _counted(
     model: Model, partition: tuple[int, ...] | None, schedule: str, pp: int, chunks: int, microbatches: int
 ) -> tuple[Numbers, ...]:
     """Counted along the order of every pipeline rank."""
-    plan = Plan(schedule=schedule, pp=pp, chunks=chunks, partition=partition)
-    units = np.zeros((pp * chunks, 3), np.int64)
-    for stage, names in enumerate(stages(Job(model=model, plan=plan))):
-        units[stage] = ("embedding" in names, sum(name.startswith("block") for name in names), "head" in names)
+    units, _ = stage_units(model, partition, schedule, pp, chunks)
     none = np.zeros_like(units)
     split = units * (0, 1, 1)  # an embedding's backward comes whole, with the input parts
     changes = {

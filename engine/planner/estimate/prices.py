@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +16,9 @@ from engine.cluster.cluster import Cluster
 from engine.cluster.roofline import compute_seconds
 from engine.job.job import Recompute
 from engine.job.mesh import Mesh
-from engine.job.schedules import SCHEDULES
 from engine.model.params import replicated_size, unit_size
 from engine.model.units import TOKENS
+from engine.planner.estimate.distinct_stages import whole_backwards
 from engine.planner.estimate.memory import Sizes, sizes
 from engine.planner.estimate.outline import (
     HOST,
@@ -68,7 +67,7 @@ class Prices:
         self.units = UnitCosts(space.job, tuple(tps), cluster.backend, kept)
         self.sizes_of_batch = np.array(divisors(space.job.training.batch), np.float64)
         self._meshes: dict[tuple[int, int, int], MeshPlaces] = {}
-        self._tables: dict[object, Floats] = {}
+        self._tables: dict[tuple[int, int, int, bool], Floats] = {}
         self._steps: dict[int, StepCosts] = {}
         self._sizes: dict[int, Sizes] = {}
 
@@ -108,7 +107,7 @@ class Prices:
         split: whether the parts of a backward are wanted too, by default where the schedule has them. again: with what
         is computed again.
         """
-        split = any(kind in SPLIT for kind in self.passes(block.shape)) if split is None else split
+        split = not whole_backwards(block.shape.schedule) if split is None else split
         mesh = block.mesh
         table = self._units(
             block.shape.tp, mesh, int(mesh.devices[column, lane]), int(mesh.tensor[column, lane]), split
@@ -117,10 +116,16 @@ class Prices:
         recompute = block.many.recompute if again else np.zeros_like(block.many.recompute)
         return np.asarray(table[:, :, block.many.sequence, recompute, at])
 
-    @staticmethod
-    def passes(shape: Shape) -> frozenset[Kind]:
-        """The kinds of computation that the schedule of a shape is made of."""
-        return _passes(shape.schedule, shape.pp, shape.chunks)
+    def fastest_block(self, tp: int) -> float:
+        """Seconds that the forward and the backward of a block compute for one sequence at least, at any setting."""
+        found = [
+            (table[len(WORKS) + WORKS.index(Kind.FORWARD)] + table[len(WORKS) + WORKS.index(Kind.BACKWARD)])[COMPUTING]
+            / self.sizes_of_batch
+            for (degree, *_), table in self._tables.items()
+            if degree == tp
+        ]
+        asked = np.concatenate([times[times > 0] for times in found]) if found else np.zeros(1)
+        return float(asked.min())
 
     def _price(self, price: Price, block: Block) -> Floats:
         """[columns, plans], or of a shape that spreads to it."""
@@ -185,7 +190,7 @@ class Prices:
         return np.asarray(np.maximum.reduce(each))
 
     def _units(self, tp: int, mesh: MeshPlaces, devices: int, tensor: int, split: bool) -> Floats:
-        """[UNITS × WORKS and host, computing or tensor collectives, sequence parallel, recompute, micro-batch sizes]."""
+        """[UNITS × WORKS and host, computing or tensor collectives, sequence parallel, recompute, sizes of batch]."""
         key = (tp, devices, tensor, split)
         if key not in self._tables:
             self._tables[key] = self._unit_table(tp, mesh, devices, tensor, split)
@@ -232,8 +237,3 @@ class Prices:
         for op, nbytes in inside:
             collectives = collectives + mesh.seconds((tensor,), op, nbytes * self.sizes_of_batch)
         return np.stack([compute, collectives])
-
-
-@lru_cache(maxsize=4096)
-def _passes(schedule: str, pp: int, chunks: int) -> frozenset[Kind]:
-    return frozenset(a.kind for lane in SCHEDULES[schedule].order(pp, pp, chunks) for a in lane)
