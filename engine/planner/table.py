@@ -91,7 +91,7 @@ class PlanTable:
         seconds = self.parts[:, chosen].sum(axis=0)
         known = np.sort(seconds[~np.isnan(seconds)])
         limit = min(known[count - 1] if len(known) >= count else math.inf, below)
-        return chosen[np.isnan(seconds) & (self.bound[chosen] < limit)]
+        return np.asarray(chosen[np.isnan(seconds) & (self.bound[chosen] < limit)])
 
     def _estimate(self, these: Numbers) -> None:
         """Fills in the parts of some plans."""

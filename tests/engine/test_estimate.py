@@ -123,6 +123,8 @@ def drawn(rng: random.Random) -> tuple[Cluster, Job]:
         job = DEEP
     ranks = rng.choice((4, 8, 16)) if cluster.devices else rng.choice((4, 8, 16, 24, 32))
     found = [shape for shape in legal_shapes(job, ranks) if not many_chunks or shape.chunks in (22, 23)]
+    if not found:
+        return drawn(rng)
     schedule = rng.choice(sorted({shape.schedule for shape in found}))
     shape = rng.choice([shape for shape in found if shape.schedule == schedule])
     many = variants(Space(job), shape)

@@ -139,7 +139,8 @@ def test_plain_data_parallelism_with_zero_2_beats_3d_with_zero_3_where_it_fits()
     split = found("llama2-7b", 64, tp=2, pp=2, zero=3).winner
     assert plain.estimate < split.estimate
     assert split.components["tensor"] > 0 == plain.components["tensor"]
-    assert plain.components["bubble"] < split.components["bubble"]
+    in_turns = found("llama2-7b", 64, tp=2, pp=2, zero=3, schedule="1f1b").winner
+    assert plain.components["bubble"] == 0 < in_turns.components["bubble"]  # ZB-V's busiest rank never idles
     with pytest.raises(JobRefused, match="params"):  # and 70B does not fit without splitting parameters
         found("llama2-70b", 256, tp=1, pp=1, zero=2)
 

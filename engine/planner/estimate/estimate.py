@@ -199,14 +199,14 @@ class Estimator(Prices):
         all of them pass it in so many at a time.
         """
         block = self.block(shape, many)
-        return np.max([self._bound(block, column) for column in range(len(block.mesh.tensor))], axis=0)
+        return np.asarray(np.maximum.reduce([self._bound(block, column) for column in range(len(block.mesh.tensor))]))
 
     def _bound(self, block: Block, column: int) -> Floats:
         shape, many, p = block.shape, block.many, block.shape.pp
         kinds = lane_kinds(self.job, shape)
         of_lane = _kind_of_lane(kinds, p)
         counts, home = stage_units(self.job.model, self.job.plan.partition, shape.schedule, p, shape.chunks)
-        forward, backward = np.zeros((2, len(counts), len(many)))
+        forward, backward, ahead = np.zeros((3, len(counts), len(many)))
         places = np.stack([block.mesh.devices[column], block.mesh.tensor[column]])
         _, place = np.unique(places, axis=1, return_inverse=True)
         for which in np.unique(place).tolist():
@@ -215,11 +215,12 @@ class Estimator(Prices):
             mine = np.flatnonzero(place.ravel()[home] == which)
             forward[mine] = counts[mine] @ each[:, 0]
             backward[mine] = counts[mine] @ each[:, 1:].sum(axis=1)
+            ahead[mine] = each[1, WORKS.index(Kind.RECOMPUTE)]  # a stage's first block needs no gradient for it
         work = np.zeros((p, len(many)))
         np.add.at(work, home, forward + backward)
         first = np.array([np.flatnonzero(home == z)[0] for z in range(p)])
         split = not whole_backwards(shape.schedule)
-        way = forward if split else forward + backward
+        way = forward if split else forward + backward - ahead
         before = (np.cumsum(way, axis=0) - way)[first]
         busy = before + many.microbatches * work
         at_most = SCHEDULES[shape.schedule].in_flight

@@ -138,7 +138,8 @@ class MeshPlaces:
         way, examples = self.places.ways(pairs)
         cluster, world = self.places.cluster, self.places.world
         at = (0, 1 << 40)
-        times = np.array([message_seconds(cluster, *pairs[i].tolist(), at, world) for i in examples])
+        ends = [(int(pairs[i, 0]), int(pairs[i, 1])) for i in examples]
+        times = np.array([message_seconds(cluster, source, to, at, world) for source, to in ends])
         lines = np.stack([times[:, 0], (times[:, 1] - times[:, 0]) / at[1]])
         return np.asarray(lines[:, way].reshape(2, dp, tp, pp).max(axis=2))
 

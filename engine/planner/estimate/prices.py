@@ -144,8 +144,8 @@ class Prices:
         """[plans]. Those that a plan does not have take no time in it."""
         many, e, mesh = block.many, self.job.precision, block.mesh
         if price.axis == "tp":
-            whole = self._elements(price.holds, block.shape.tp, replicated=True) * e.grad
-            return np.asarray(mesh.slowest("tp", "all_reduce", whole, price.lane) * many.sequence)
+            norms = self._elements(price.holds, block.shape.tp, replicated=True) * e.grad
+            return np.asarray(mesh.slowest("tp", "all_reduce", norms, price.lane) * many.sequence)
         shard = self._shard(price.holds, block)
         if price.axis == "tie":
             return mesh.slowest("tie", "all_reduce", shard * e.grad)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.planner.estimate.outline import Comes, Does, Meets, Outline, Waits
+from engine.planner.estimate.outline import Comes, Does, Outline, Waits
 
 Floats = NDArray[np.float64]
 
@@ -22,18 +22,13 @@ def walk(outline: Outline, costs: Floats) -> Floats:
     over: dict[int, Floats] = {}
     price = list(costs)
     for event in outline.events:
-        kind = type(event)
-        if kind is Does:
-            lane, which = event
-            now[lane] = now[lane] + price[which]
-        elif kind is Comes:
-            lane, arrival = event
-            there[arrival] = now[lane]
-        elif kind is Waits:
-            lane, meeting = event
-            now[lane] = np.maximum(now[lane], over[meeting])
+        if isinstance(event, Does):
+            now[event.lane] = now[event.lane] + price[event.price]
+        elif isinstance(event, Comes):
+            there[event.arrival] = now[event.lane]
+        elif isinstance(event, Waits):
+            now[event.lane] = np.maximum(now[event.lane], over[event.meeting])
         else:
-            assert isinstance(event, Meets)
             begin = there.pop(event.arrivals[0])
             for arrival in event.arrivals[1:]:
                 begin = np.maximum(begin, there.pop(arrival))
