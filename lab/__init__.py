@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.store.stored_run import Run
+from lab.facade import Run
 
 if TYPE_CHECKING:
     import threading
@@ -76,7 +76,7 @@ def run(
             raise ValueError("program and a schedule written by hand both say what to run: leave one of the two out.")
         program = _scheduled(job, options)
         options.pop("schedule")
-    return run_job(_job(job, options), parity=parity, program=program, on_progress=on_progress, cancel=cancel)
+    return Run.of(run_job(_job(job, options), parity=parity, program=program, on_progress=on_progress, cancel=cancel))
 
 
 def simulate(
@@ -101,8 +101,8 @@ def simulate(
 
     if _by_hand(schedule := options.get("schedule")):
         options.pop("schedule")
-        return simulation.simulate(model, job, program, keep, by_hand=schedule, **options)
-    return simulation.simulate(model, job, program, keep, **options)
+        options["by_hand"] = schedule
+    return Run.of(simulation.simulate(model, job, program, keep, **options))
 
 
 def _job(base: Job | str | Path | None, options: dict[str, Any]) -> Job:
@@ -140,14 +140,14 @@ def plan(*, model: str | Job, cluster: str = "a100-dgx", gpus: int, refine: int 
 
 def load(name: str | int = "latest") -> Run:
     """A run from the store: its id, the beginning or end of one, `latest`, or -1 for the newest, -2…"""
-    from lab.store.stored_run import load
+    from lab.facade import load
 
     return load(name)
 
 
 def runs() -> list[Run]:
     """All runs in the store, newest first. The store is the folder SHARDLAB_RUNS or `./runs`."""
-    from lab.store.stored_run import runs
+    from lab.facade import runs
 
     return runs()
 

@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import TYPE_CHECKING
 
 from engine.job.schedules import SCHEDULES
+from engine.model.family import family_of
+from engine.program.streams import STREAMS
+
+if TYPE_CHECKING:
+    from engine.job.job import Model
 
 AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
+
+
+def axis_order() -> tuple[str, ...]:
+    """What there is besides computing, in the order of tables: axes, then streams that lead to no other rank."""
+    return tuple(dict.fromkeys((*AXIS_NAMES, *(stream.axis for stream in STREAMS if stream.axis))))
+
+
+def axis_name(axis: str) -> str:
+    """One of `axis_order` in words. Raises `Unknown`."""
+    return AXIS_NAMES[axis] if axis in AXIS_NAMES else STREAMS[axis].words
 
 
 def schedule_words(name: str) -> str:
     """A schedule as people write it; the bare name of one that only the session that ran it knew."""
     return SCHEDULES[name].label if name in SCHEDULES else name
+
+
+_SIZES = {"layers": "{} layers", "hidden": "hidden {}", "heads": "{} heads"}
+
+
+def size_words(model: Model, **forms: str) -> str:
+    """The sizes that say something about a model of its family: 4 layers, hidden 64, 4 heads, seq 64, vocab 256.
+
+    forms: how to write some of them otherwise; "" leaves one out.
+    """
+    sizes = [(name, getattr(model, name)) for name in family_of(model).knobs]
+    whole = {name: value for name, value in sizes if isinstance(value, int) and not isinstance(value, bool)}
+    return ", ".join(filter(None, ((_SIZES | forms).get(name, f"{name} {{}}").format(n) for name, n in whole.items())))
 
 
 LOSS_LIMIT = 1e-5

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from lab.store.stored_run import Run
+    from lab.facade import Run
 
 
 def pytest_configure() -> None:

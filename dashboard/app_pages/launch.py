@@ -81,7 +81,7 @@ def _start(jobs: list[Job], name: str, knob: str, parity: bool) -> None:
         st.error(escaped(str(error)))
         return
     st.session_state["batch"] = [launch.id for launch in launches]
-    watch(launches[0])
+    watch(launches[0].id)
 
 
 def _same_elsewhere(jobs: list[Job], parity: bool) -> None:

@@ -15,9 +15,7 @@ goes_on = wish.active or launched_together.goes_on()
 with st.container(horizontal=True, vertical_alignment="center"):
     words = "Off: the page stands still, and every figure can be zoomed."
     live = goes_on and st.toggle("Live", True, key="live on", help=words, persist_state="session")
-    cancel = wish.launch is not None and wish.launch.active
-    if cancel and st.button("Cancel this run", icon=":material/stop_circle:", key="cancel"):
-        assert wish.launch is not None
-        queue().cancel(wish.launch.id)
+    if wish.queued and wish.active and st.button("Cancel this run", icon=":material/stop_circle:", key="cancel"):
+        queue().cancel(wish.run_id)
         st.toast("The run is being ended.")
 st.fragment(show, run_every=EVERY if live else None)(wish, goes_on, live)

@@ -129,7 +129,7 @@ def _closer(one: Candidate, cluster: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if st.button("Launch a small version for real", type="primary", icon=":material/rocket_launch:"):
             (launch,) = start([Job.from_options(small, cluster="")], [f"small dp={p.dp} tp={p.tp} pp={p.pp}"])
-            watch(launch)
+            watch(launch.id)
         st.caption(escaped(what_changed(one.job, small)))
     with st.expander("Its timeline, grid and memory, simulated", on_change="rerun") as detail:
         if detail.open:

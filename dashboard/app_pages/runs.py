@@ -51,7 +51,7 @@ def _waiting() -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.write(f"**{launch.state}** · {cached_runs.plan_words(launch.job.options())}")
             if st.button("Watch", key=f"watch {launch.id}", icon=":material/sensors:"):
-                watch(launch)
+                watch(launch.id)
             if st.button("Cancel", key=f"cancel {launch.id}", icon=":material/stop_circle:"):
                 queue().cancel(launch.id)
                 st.rerun()

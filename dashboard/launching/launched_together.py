@@ -13,7 +13,7 @@ from lab.analysis.comparison.lines import MOST_COMPARED
 from lab.launcher.queue import Launch
 from lab.store.stored_run import RunNotFound
 
-_SIGNS = {"queued": "○", "starting": "▷", "running": "▶", "finished": "✔"}
+_SIGNS = {"queued": "○", "running": "▶", "finished": "✔"}
 
 
 def strip() -> None:
@@ -26,7 +26,7 @@ def strip() -> None:
             name = launch.name or cached_runs.plan_words(launch.job.options())
             done = f" {launch.steps_done}/{launch.job.training.steps}" if launch.state == "running" else ""
             st.markdown(f"{_SIGNS.get(launch.state, '✘')} {escaped(name)}{done}")
-        ids = [launch.run_id for launch in launches if launch.run_id and launch.state == "finished"]
+        ids = [launch.id for launch in launches if launch.state == "finished"]
         ready = len(ids) >= 2 and not any(launch.active for launch in launches)
         if st.button("Compare them", type="primary", disabled=not ready, icon=":material/compare_arrows:"):
             ids = ids[:MOST_COMPARED]
@@ -42,9 +42,9 @@ def goes_on() -> bool:
 
 def _launches() -> list[Launch]:
     found = []
-    for number in st.session_state.get("batch", []):
+    for run_id in st.session_state.get("batch", []):
         try:
-            found.append(queue().get(number))
+            found.append(queue().get(run_id))
         except RunNotFound:  # the store was cleared meanwhile
             continue
     return found

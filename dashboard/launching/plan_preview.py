@@ -11,9 +11,9 @@ from dashboard.runs import cached_runs
 from engine.job.job import Hardware, Job
 from engine.prediction.formulas import parameters
 from lab.analysis.comparison.run_metrics import bubble, bytes_by_axis
+from lab.facade import Run
 from lab.running.simulation import simulate_job
 from lab.store.clusters import default_cluster, find_cluster
-from lab.store.stored_run import Run
 from lab.views import figures
 from lab.views.figures.grid.grid import Colour
 from lab.views.timeline.streamlit import timeline
@@ -24,7 +24,7 @@ from lab.wording import nbytes, percent, rate, seconds
 def simulated(job: Job, clusters: str) -> Run:
     """One step of the job on its cluster, or on the one its size suggests."""
     store = cached_runs.store()
-    return simulate_job(job, find_cluster(job.hardware.cluster, store), store=store)
+    return Run.of(simulate_job(job, find_cluster(job.hardware.cluster, store), store=store))
 
 
 def meaning(job: Job) -> None:

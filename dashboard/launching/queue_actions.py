@@ -26,21 +26,10 @@ def start(jobs: list[Job], names: list[str], *, parity: bool = True) -> list[Lau
 def start_demo() -> None:
     """The demo's run, and the page that shows it live."""
     (launch,) = start([Job.from_options(**DEMO)], ["Demo"])
-    watch(launch)
+    watch(launch.id)
 
 
-def watch(launch: Launch) -> None:
-    """Goes to the page that shows a launch live."""
-    _watch(f"launch {launch.id}")
-
-
-def watch_run(run_id: str) -> None:
+def watch(run_id: str) -> None:
     """Goes to the page that shows a run live, whoever started it."""
-    launch = queue().carrying_out(run_id)
-    _watch(run_id if launch is None else f"launch {launch.id}")
-
-
-def _watch(choice: str) -> None:
-    """choice: as in `dashboard.live.live_run.choose_live`."""
-    set_choice("live", choice)
-    go("live", live=choice)
+    set_choice("live", run_id)
+    go("live", live=run_id)

@@ -1,4 +1,4 @@
-"""Which run the live page shows: a launch of the queue, or a run that somebody else started."""
+"""Which run the live page shows: one of the queue, or one that somebody else started."""
 
 from __future__ import annotations
 
@@ -12,47 +12,41 @@ from dashboard.page.error_box import in_words
 from dashboard.page.no_runs import no_runs
 from dashboard.page.query_params import choose
 from dashboard.runs import cached_runs
-from lab.launcher.queue import Launch
 from lab.live import LiveRun, Snapshot
+from lab.store.folder import Status
 from lab.store.store import Store
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be shown. launch: None for a run that the queue did not start; run_id: "" until it has begun.
+    """What is to be shown. queued: whether the queue carries it out, so that it can be cancelled from here.
 
-    active: whether it was still to end when it was chosen.
+    status: when it was chosen.
     """
 
-    launch: Launch | None
     run_id: str
-    active: bool
+    queued: bool
+    status: Status
+
+    @property
+    def active(self) -> bool:
+        """Whether it was still to end."""
+        return self.status in ("queued", "running")
 
 
 def choose_live() -> Wish:
     """The choice, newest first; ends the page if nothing was ever started."""
-    launches: dict[int, Launch] = {}
+    ours: list[str] = []
     with in_words():  # where nobody may write, the queue cannot be read, but runs can
-        launches = {launch.id: launch for launch in queue().launches(20)}
-    queued = {launch.run_id for launch in launches.values()}
-    others = [entry.info for entry in cached_runs.entries() if entry.info.id not in queued]
-    words = {f"launch {number}": _words(launch) for number, launch in launches.items()}
-    words |= {info.id: cached_runs.called(info) for info in others[:20]}
-    if not words:
+        ours = [launch.id for launch in queue().active()]
+    infos = {entry.info.id: entry.info for entry in cached_runs.entries()}
+    if not infos:
         no_runs()
-    active = [f"launch {launch.id}" for launch in launches.values() if launch.active]
-    running = [info.id for info in others if info.status == "running"]
-    first = next(iter([*active[::-1], *running, *words]))
-    chosen = choose("live", "Run", list(words), words.__getitem__, default=first)
-    if chosen.startswith("launch "):
-        launch = launches[int(chosen.removeprefix("launch "))]
-        return Wish(launch, launch.run_id or "", launch.active)
-    return Wish(None, chosen, chosen in running)
-
-
-def _words(launch: Launch) -> str:
-    """It must not change while the list is open: the browser knows an option by its words."""
-    return f"Launch {launch.id} · {launch.name or cached_runs.plan_words(launch.job.options())}"
+    going = [run_id for run_id, info in infos.items() if info.status == "running"]
+    shown = list(dict.fromkeys([*ours, *going, *list(infos)[:20]]))
+    words = {run_id: cached_runs.called(infos[run_id]) for run_id in shown if run_id in infos}
+    chosen = choose("live", "Run", list(words), words.__getitem__, default=next(iter(words)))
+    return Wish(chosen, chosen in ours, infos[chosen].status)
 
 
 @dataclass

@@ -33,19 +33,15 @@ def show(wish: Wish, goes_on: bool, live: bool) -> None:
 
     Asks for the whole page anew once the run has begun or ended: its controls are others then.
     """
-    launch = None if wish.launch is None else queue().get(wish.launch.id)
-    run_id = wish.run_id if launch is None else launch.run_id or ""
-    if run_id != wish.run_id:
-        st.rerun()
     launched_together.strip()
-    if not run_id:
-        _before(launch)
-        return
-    now = snapshot(run_id)
-    active = launch.active if launch is not None else now.info.status == "running"
-    if active != wish.active or (goes_on and not active and not launched_together.goes_on()):
+    now = snapshot(wish.run_id)
+    active = now.info.status in ("queued", "running")
+    if now.info.status != wish.status or (goes_on and not active and not launched_together.goes_on()):
         st.rerun()
-    _headline(now, launch)
+    if now.info.status == "queued":
+        _waits(queue().get(wish.run_id))
+        return
+    _headline(now, wish.queued and queue().get(wish.run_id).cancelling)
     _numbers(now)
     _step(now)
     left, right = st.columns([3, 2])
@@ -60,26 +56,19 @@ def show(wish: Wish, goes_on: bool, live: bool) -> None:
         figure(losses_figure(now, theme()), "loss now", how, still=live)
 
 
-def _before(launch: Launch | None) -> None:
-    """A launch that has no run yet."""
-    assert launch is not None
-    if launch.state == "queued":
-        before = sum(other.id < launch.id for other in queue().active())
-        words = f"It waits for {before} before it: runs take turns for the cores." if before else "It is next."
-        st.info(escaped(launch.message or words), title="In the queue", icon=":material/hourglass_empty:")
-    elif launch.active:
-        st.info("Its processes are being started.", title="Starting", icon=":material/hourglass_empty:")
-    else:
-        st.error(escaped(launch.message or "It never began."), title=launch.state.capitalize())
+def _waits(launch: Launch) -> None:
+    """A run whose turn has not come."""
+    before = [other.id for other in queue().active()].index(launch.id) if launch.state == "queued" else 0
+    words = f"It waits for {before} before it: runs take turns for the cores." if before else "It is next."
+    st.info(escaped(launch.message or words), title="In the queue", icon=":material/hourglass_empty:")
 
 
-def _headline(now: Snapshot, launch: Launch | None) -> None:
+def _headline(now: Snapshot, cancelling: bool) -> None:
     info = now.info
     plan = escaped(cached_runs.plan_words(info.job))
     if now.problem:
         st.error(told(now.problem), title="This run cannot be read")
     elif info.status == "running":
-        cancelling = launch is not None and launch.cancelling
         st.progress(
             min(len(now.steps) / max(1, now.steps_wanted), 1.0),
             "Ending its processes …" if cancelling else f"{plan} · step {len(now.steps):,} of {now.steps_wanted:,}",

@@ -10,12 +10,12 @@ from typing import Any
 import streamlit as st
 
 from engine.recording.live_files import live_bytes
+from lab.facade import Run
 from lab.store.clusters import cluster_folder
 from lab.store.folder import Entry, RunInfo, read_entry
 from lab.store.index import signature, state_of
 from lab.store.notes import Notes, read_notes
 from lab.store.store import Store, settle
-from lab.store.stored_run import Run
 from lab.views.timeline import timeline_data
 from lab.views.timeline.streamlit import Drawn, drawn
 from lab.wording import schedule_words
@@ -50,7 +50,7 @@ def clusters_key() -> str:
 def run_of(key: Key) -> Run:
     """The run of a key. Whether one still goes on is looked at each time: who is killed leaves its folder as it was."""
     found = _kept(key)
-    return _read(key) if found.status == "running" else found
+    return _read(key) if found.status in ("queued", "running") else found
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

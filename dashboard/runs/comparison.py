@@ -14,7 +14,7 @@ from dashboard.page.render import ROOM, escaped, figure, theme
 from dashboard.runs import cached_runs
 from lab.analysis.comparison.lines import LETTERS, MARKS, MARKS_IN_WORDS, Line, lines, names, settings, table
 from lab.analysis.comparison.text import explain
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views import figures
 from lab.views.figures.style.run_styles import run_looks
 from lab.views.timeline.streamlit import Drawn, timeline

@@ -10,7 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard.runs import cached_runs
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views.exports import FORMATS, export_bytes
 
 _NAMES = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from dashboard.launching.queue_actions import watch_run
+from dashboard.launching.queue_actions import watch
 from dashboard.page.navigation import go
 from dashboard.page.query_params import set_choice
 from dashboard.page.render import told
@@ -51,8 +51,8 @@ def actions(picked: Sequence[Listed]) -> None:
 
 def _open(run: Listed) -> None:
     info = run.entry.info
-    if info.status == "running":
-        watch_run(info.id)
+    if info.status in ("queued", "running"):
+        watch(info.id)
     set_choice("run", info.id)
     go("pipeline", run=info.id)
 

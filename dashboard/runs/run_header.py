@@ -13,9 +13,10 @@ from dashboard.runs import cached_runs
 from dashboard.runs.downloads import downloads
 from engine.job.errors import JobRefused
 from lab import analysis
+from lab.facade import Run
 from lab.store.clusters import cluster_names
 from lab.store.folder import WHOLE
-from lab.store.stored_run import Run, RunCorrupt
+from lab.store.stored_run import RunCorrupt
 from lab.views.timeline.streamlit import TimelineState
 
 MEASURED = ""
@@ -83,7 +84,8 @@ def _readable(run: Run) -> Run:
     if damage:
         st.error(f"This run's folder is damaged: {told(damage.rstrip('.'))}. The other runs are not touched by that.")
     else:
-        words = "It goes on: its first step is not done yet." if run.status == "running" else f"It {_ended(run)}"
+        going = {"queued": "It waits for its turn.", "running": "It goes on: its first step is not done yet."}
+        words = going.get(run.status) or f"It {_ended(run)}"
         st.info(f"This run has completed no step. {told(words)}")
     st.stop()
 

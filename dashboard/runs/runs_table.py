@@ -12,8 +12,9 @@ from lab.store.folder import Entry
 from lab.store.notes import Notes
 from lab.wording import schedule_words
 
-STATUSES = ("running", "finished", "failed", "stopped", "killed", "corrupt", "simulated")
+STATUSES = ("queued", "running", "finished", "failed", "stopped", "killed", "corrupt", "simulated")
 SIGNS = {
+    "queued": "○ queued",
     "running": "▶ running",
     "finished": "✔ finished",
     "failed": "✘ failed",

@@ -108,5 +108,5 @@ def _farewell() -> None:
     except StoreError:  # whoever cannot use the queue has launched nothing
         return
     if active:
-        some = ", ".join(launch.run_id or "one that waits" for launch in active)
+        some = ", ".join(launch.id for launch in active)
         print(f"Going on: {some}. `lab dashboard` finds them again; `lab cancel` ends one.", file=sys.stderr)

@@ -22,7 +22,8 @@ from engine.job.job import Job
 from engine.model.initialization import seeded
 from engine.prediction.replay.op_seconds import COSTS
 from engine.program.compile import compile_job
-from engine.program.program import COMPUTE, Action
+from engine.program.kinds import kind_of_row
+from engine.program.program import Action
 from engine.recording.ledger import Ledger
 from engine.recording.recorder import Recorder
 from engine.recording.tables import Op
@@ -83,7 +84,7 @@ def row_events(passes: Iterable[Sequence[list[Op]]]) -> list[Event]:
     found: dict[Cost, list[float]] = defaultdict(list)
     for steps in passes:
         taken: dict[Cost, list[float]] = defaultdict(list)
-        for op in (op for ops in steps for op in ops if op.kind in _COMPUTE):
+        for op in (op for ops in steps for op in ops if _computes(op)):
             taken[tuple(getattr(op, name) for name in COSTS)].append(op.cpu_ns / 1e9)
         for cost, seconds in taken.items():
             found[cost].append(statistics.fmean(seconds))
@@ -97,7 +98,7 @@ def between_rows(steps: Iterable[tuple[list[Op], float]]) -> float:
     """Seconds of the host from one row to the next: the step's processor time less that of its computations."""
     spare = []
     for ops, whole in steps:
-        computing = sum(op.cpu_ns for op in ops if op.kind in _COMPUTE) / 1e9
+        computing = sum(op.cpu_ns for op in ops if _computes(op)) / 1e9
         spare.append(max(0.0, whole - computing) / sum(op.parent < 0 for op in ops))
     return statistics.median(spare)
 
@@ -118,7 +119,9 @@ def collective_events(steps: Iterable[list[Op]], ranks: int) -> list[Event]:
     ]
 
 
-_COMPUTE = {kind.value for kind in COMPUTE}
+def _computes(op: Op) -> bool:
+    kind = kind_of_row(op.kind)
+    return kind is not None and kind.computes
 
 
 def lower_quartile(taken: Sequence[float]) -> float:

@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from engine.cluster.algorithms import Line, Tiers, lines
 from engine.cluster.cluster import Cluster, Link
+from engine.cluster.operations import OPERATIONS
+from engine.job.errors import Unknown
 
 Floats = NDArray[np.float64]
-OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,17 @@ class GroupCost:
 
         nbytes: the size of the full tensor, any shape, which the result has too. A group of one takes no time.
         """
-        times = [line.seconds(nbytes) for line in self.lines[op]]
+        times = [line.seconds(nbytes) for line in self._of(op)]
         return np.minimum.reduce(times) if times else np.zeros(np.shape(nbytes))
+
+    def _of(self, op: str) -> tuple[Line, ...]:
+        if op not in self.lines:
+            raise Unknown("collective", op, self.lines)
+        return self.lines[op]
 
     def explain(self, op: str, nbytes: int) -> Choice:
         """The algorithm taken for a full tensor of `nbytes`, and why."""
-        times = {line.algorithm: float(line.seconds(nbytes)) for line in self.lines[op]}
+        times = {line.algorithm: float(line.seconds(nbytes)) for line in self._of(op)}
         if not times:
             return Choice("none", 0.0, {}, "none: a group of one rank has nobody to talk with")
         best = min(self.lines[op], key=lambda line: times[line.algorithm])
@@ -63,10 +70,10 @@ def group_cost(cluster: Cluster, ranks: tuple[int, ...], world_size: int) -> Gro
     slowly and arrives late, which is not the collective's own time.
     """
     if len(ranks) == 1:
-        return GroupCost(1, dict.fromkeys(OPERATIONS, ()))
+        return GroupCost(1, dict.fromkeys(COLLECTIVES, ()))
     neighbours, everybody = (_tiers(cluster, ranks, world_size, all_pairs) for all_pairs in (False, True))
     costs = {
-        op: tuple(lines(op, everybody if op == "all_to_all" else neighbours, cluster.backend)) for op in OPERATIONS
+        op: tuple(lines(op, everybody if op == "all_to_all" else neighbours, cluster.backend)) for op in COLLECTIVES
     }
     return GroupCost(len(ranks), costs)
 
@@ -89,10 +96,8 @@ def full_bytes(op: str, n: int, logical: ArrayLike) -> NDArray[np.int64]:
     That one rounds down where n does not divide the bytes, so this gives the least size that leads to `logical`.
     """
     sent = np.asarray(logical, dtype=np.int64)
-    if op == "message":
-        return sent
-    factor = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "all_to_all": 1}[op] * (n - 1)
-    return np.asarray(-(-sent * n // factor), dtype=np.int64)
+    rounds = OPERATIONS[op].rounds
+    return np.asarray(-(-sent * n // (rounds * (n - 1))), dtype=np.int64) if rounds else sent
 
 
 def _tiers(cluster: Cluster, ranks: tuple[int, ...], world_size: int, all_pairs: bool) -> Tiers:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from engine.cluster.operations import OPERATIONS
+
 
 def logical_bytes(op: str, n: int, nbytes: int) -> int:
     """Bytes each of `n` ranks sends in the ring algorithm; `nbytes` is the size of the full tensor.
 
     all_reduce 2(n−1)/n·S; reduce_scatter, all_gather and all_to_all (n−1)/n·S; a message S
     (Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective Communication Operations in MPICH", section 4).
-    Rounded down where n does not divide the bytes.
+    Rounded down where n does not divide the bytes. Raises `Unknown` for an operation that there is not.
     """
-    if op == "message":
-        return nbytes
-    factor = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "all_to_all": 1}[op]
-    return factor * (n - 1) * nbytes // n
+    rounds = OPERATIONS[op].rounds
+    return rounds * (n - 1) * nbytes // n if rounds else nbytes
 
 
 def wire_bytes(op: str, n: int, nbytes: int, backend: str) -> int:

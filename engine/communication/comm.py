@@ -14,8 +14,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from engine.cluster.operations import COPY, MESSAGE
 from engine.communication.collective_bytes import logical_bytes, wire_bytes
+from engine.program.kinds import COLLECTIVE, Kind
 from engine.program.program import Action
+from engine.program.streams import COMPUTE_STREAM
+from engine.recording.flop_counter import Cost
 from engine.recording.ledger import storage_identity
 from engine.recording.recorder import Recorder, Row
 
@@ -35,7 +39,7 @@ class Handle:
     def wait(self, recorder: Recorder, waiting: Callable[[], None], computing: Callable[[], None]) -> None:
         if self.done:
             return
-        wait = recorder.add("compute", "wait", f"wait {self.row.name}")
+        wait = recorder.add(COMPUTE_STREAM, Kind.WAIT.name, f"wait {self.row.name}")
         wait.ref = self.row.seq
         waiting()
         self.work.wait()
@@ -54,6 +58,18 @@ class Handle:
     def _arrival(self, wait: Row) -> int:
         """Messages have no completion time of their own: they were there at the latest when the wait returned."""
         return wait.end_ns if wait.end_ns - wait.start_ns > BLOCKED_NS else wait.start_ns
+
+
+class Done(dist.Work):
+    """Work that was over before it began."""
+
+    def wait(self, *_: Any) -> bool:
+        return True
+
+    def get_future(self) -> Any:
+        future: torch.futures.Future[None] = torch.futures.Future()
+        future.set_result(None)
+        return future
 
 
 @dataclass(frozen=True)
@@ -125,6 +141,16 @@ class Comm:
         assert work is not None
         return Handle(row, work, (buffer,))
 
+    def copy(self, out: torch.Tensor, source: torch.Tensor, action: Action) -> Handle:
+        """Copies `source` to `out`, in another memory of this rank, on the stream of the action's kind."""
+        row = self.recorder.add(action.kind.stream, action.kind.name, str(action), action)
+        row.op, row.peers = COPY, (self.rank,)
+        row.cost = Cost(touched_bytes=source.nbytes + out.nbytes, operators=1)
+        out.copy_(source)
+        self.recorder.synchronize()
+        row.end_ns = time.perf_counter_ns()
+        return Handle(row, Done(), (out, source))
+
     def wait(self, handle: Handle) -> None:
         """Blocks until `handle` is done; the time blocked becomes a row of its own."""
         handle.wait(self.recorder, self.on_wait, self.on_resume)
@@ -169,9 +195,9 @@ class Comm:
 
     def _row(self, op: str, axis: str, tensor: torch.Tensor, stream: str, action: Action | None) -> Row:
         if action is None:
-            row = self.recorder.add_child(stream or axis, "collective", op)
+            row = self.recorder.add_child(stream or axis, COLLECTIVE, op)
         else:
-            row = self.recorder.add(stream or axis, action.kind.value, str(action), action)
+            row = self.recorder.add(stream or axis, action.kind.name, str(action), action)
         nbytes, n = tensor.numel() * tensor.element_size(), self.groups[axis].size
         row.op, row.group, row.peers = op, stream or axis, self.groups[axis].ranks
         row.logical_bytes = logical_bytes(op, n, nbytes)
@@ -179,8 +205,8 @@ class Comm:
         return row
 
     def _message(self, tensor: torch.Tensor, peer: int, stream: str, action: Action) -> Row:
-        row = self.recorder.add(stream, action.kind.value, str(action), action)
-        row.op, row.group, row.peers = "message", "pp", (self.rank, peer)
+        row = self.recorder.add(stream, action.kind.name, str(action), action)
+        row.op, row.group, row.peers = MESSAGE, "pp", (self.rank, peer)
         row.logical_bytes = row.wire_bytes = tensor.numel() * tensor.element_size()
         return row
 

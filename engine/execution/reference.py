@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import time
 import zipfile
 from contextlib import suppress
@@ -20,6 +21,7 @@ from typing import Any
 
 from engine.home import HOME
 from engine.job.job import Job
+from engine.job.registry import plugged_in
 from engine.model.data import corpus
 
 KEEP_BYTES = 2**30
@@ -34,10 +36,18 @@ def reference_path(job: Job, root: Path) -> Path:
     return root / f"{hashlib.sha256(b'/'.join(parts)).hexdigest()[:20]}.pt"
 
 
-@lru_cache(maxsize=1)
 def source() -> bytes:
-    """A digest of the engine's own code: a change of it must not be compared with what the old code did."""
-    files = sorted(HOME.rglob("*.py"))
+    """A digest of the engine's own code: a change of it must not be compared with what the old code did.
+
+    What is plugged in belongs to it.
+    """
+    return _digest(plugged_in())
+
+
+@lru_cache(maxsize=8)
+def _digest(modules: tuple[str, ...]) -> bytes:
+    plugins = [Path(found) for name in modules if (found := sys.modules[name].__file__)]
+    files = [*sorted(HOME.rglob("*.py")), *plugins]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).digest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,23 +15,24 @@ from engine.execution.optimizer import Adam, clip_factor
 from engine.execution.step_state import Kept, StepResult, StepState
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
-from engine.layers.gpt import GPT
+from engine.job.registry import Registry
+from engine.layers.layers import Layers
 from engine.layers.split_backward import WeightWork, add_all, held_bytes
 from engine.layers.tensor import TensorAxis
 from engine.model.buckets import lane_buckets
+from engine.model.family import family_of, loaded
 from engine.model.initialization import Source
-from engine.model.units import TOKENS, needs, recomputes, stages, token_lanes
-from engine.prediction.formulas import message_bytes
+from engine.model.unit_kinds import kind_of
+from engine.model.units import TOKENS, boundary_bytes, boundary_shapes, needs, recomputes, stages, token_lanes
 from engine.program.dependencies import waits
-from engine.program.program import RECEIVES, SENDS, Action, Kind, Program
+from engine.program.kinds import Kind
+from engine.program.program import Action, Program, boundary
 from engine.recording.ledger import Ledger, storage_identity, watching_saved
 from engine.recording.recorder import Recorder
 
-MESSAGES = {*SENDS, *RECEIVES}
-
 
 class Runtime:
-    """One rank: its buckets, its layers, and a method for each kind of action."""
+    """One rank: its buckets, its layers, and what it does for each kind of action (`HANDLERS`)."""
 
     def __init__(
         self, job: Job, program: Program, rank: int, comm: Comm, device: torch.device, ledger: Ledger, source: Source
@@ -44,43 +46,40 @@ class Runtime:
         self.split = {(a.unit, a.microbatch) for a in self.lane if a.kind is Kind.BACKWARD_INPUT}
         self.adam = Adam(job.training.lr)
         self.dtype = DTYPES[job.precision.compute]
-        self.model = GPT(job, TensorAxis(comm, job.scatters_sequence), device, self.dtype)
+        layers: type[Layers] = loaded(family_of(job.model).layers)
+        self.model = layers(job, TensorAxis(comm, job.scatters_sequence), device, self.dtype)
         self.buckets = {
             b.name: FlatBucket(job, b, self.at, device, ledger, source) for b in lane_buckets(job, self.at.pp)
         }
         self.home = {unit: b for b in self.buckets.values() for unit in b.bucket.units}
         self.stage_units = stages(job)
         self.params = {unit: self._params(unit) for s in self.stage_units for unit in s if unit in self.home}
-        s = job.model.seq // (job.plan.tp if job.scatters_sequence else 1)
-        self._message_shape = (s, job.microbatch_size, job.model.hidden)
-        self._message_bytes = message_bytes(job)
+        self._message_shapes, self._message_bytes = boundary_shapes(job), boundary_bytes(job)
         self.saved_bytes: dict[str, int] = {}
-        self._do: dict[Kind, Callable[[Action, StepState], Handle | None]] = {
-            Kind.FORWARD: self._forward, Kind.BACKWARD: self._backward, Kind.BACKWARD_INPUT: self._backward,
-            Kind.BACKWARD_WEIGHT: self._backward_weight, Kind.GATHER: self._gather,
-            Kind.RELEASE: self._release, Kind.REDUCE: self._reduce, Kind.WAIT: _nothing, Kind.STEP: self._optimize,
-            Kind.SEND_ACT: self._send, Kind.SEND_GRAD: self._send, Kind.RECV_ACT: self._recv,
-            Kind.RECV_GRAD: self._recv, Kind.RECOMPUTE: self._recompute,
-        }  # fmt: skip
+        """By kind of unit: what autograd keeps of its forward."""
+        self.left_bytes: dict[str, int] = {}
+        """By kind of unit: what the input part of a split backward leaves for the weight part."""
+        self._do = {action.kind: HANDLERS[action.kind.name].do for action in self.lane}
 
     def _params(self, unit: str) -> dict[str, Tensor]:
         owners = needs(self.job.model, unit)
         return {name: p for o in owners for name, p in self.home[o].params.items() if name.startswith(o + ".")}
 
-    def run_step(self, tokens: list[Tensor], number: int, entering: Callable[[Action], None]) -> StepResult:
+    def run_step(self, data: list[Tensor], number: int, entering: Callable[[Action], None]) -> StepResult:
         """Executes one step; `number` counts from 0. `entering` is told of each action before it starts."""
-        self.number = number
-        state = self.execute(tokens, entering)
+        state = self.execute(data, entering, number)
         assert state.result is not None
         return state.result
 
-    def execute(self, tokens: list[Tensor], entering: Callable[[Action], None] = lambda _: None) -> StepState:
+    def execute(
+        self, data: list[Tensor], entering: Callable[[Action], None] = lambda _: None, number: int = 0
+    ) -> StepState:
         """Executes the lane, whatever is in it, and returns what it left."""
-        state = StepState(tokens)
+        state = StepState(data, number)
         for i, action in enumerate(self.lane):
             entering(action)
             self._settle(i, state)
-            handle = self._do[action.kind](action, state)
+            handle = self._do[action.kind](self, action, state)
             if handle is not None:
                 state.handles[i] = handle
         self._settle(len(self.lane), state)
@@ -91,11 +90,11 @@ class Runtime:
         """Waits for what action `i` needs and lets go of the sends that are known to have arrived then."""
         for j in self.waits.before[i]:
             self.comm.wait(state.handles.pop(j))
-            if self.lane[j].kind in MESSAGES:
-                self.ledger.add("buffers", -self._message_bytes)
+            if self.lane[j].kind.moves == "message":
+                self.ledger.add("buffers", -self._message_bytes[boundary(self.lane[j])])
         for j in self.waits.forgets[i]:
             self.comm.forget(state.handles.pop(j))
-            self.ledger.add("buffers", -self._message_bytes)
+            self.ledger.add("buffers", -self._message_bytes[boundary(self.lane[j])])
 
     # -- compute
 
@@ -106,11 +105,11 @@ class Runtime:
         if recomputes(self.job, a.unit):
             assert x_in is not None
             with self.recorder.compute(a, self._shape_key(a)), torch.no_grad():
-                y = self.model.forward(a.unit, self.params[a.unit], x_in, state.tokens[k])
+                y = self.model.forward(a.unit, self.params[a.unit], x_in, state.data[k])
             self._keep(a, Kept(x_in, None, x_in.nbytes, None), state)
         else:
             y = self._forward_saving(a, x_in, state)
-        if a.unit == "head":
+        if kind_of(a.unit).loss:
             state.loss += 0.0 if y.is_meta else float(y.detach())
         else:
             state.activations[stage, k] = y.detach()
@@ -118,17 +117,17 @@ class Runtime:
     def _forward_saving(self, a: Action, x: Tensor | None, state: StepState) -> Tensor:
         """The forward of a unit with all that its backward needs."""
         _, k = _place(a)
-        params, tokens = self.params[a.unit], state.tokens[k]
+        params, data = self.params[a.unit], state.data[k]
         key = self._shape_key(a)
         work: WeightWork | None = [] if (a.unit, k) in self.split else None
         self.model.axis.work = work
         with self.recorder.compute(a, key):
             if key[-1] in self.saved_bytes:
-                y = self.model.forward(a.unit, params, x, tokens)
+                y = self.model.forward(a.unit, params, x, data)
             else:
-                constants = {storage_identity(p) for p in (*params.values(), tokens)}
+                constants = {storage_identity(p) for p in (*params.values(), data)}
                 with watching_saved(constants) as saved:
-                    y = self.model.forward(a.unit, params, x, tokens)
+                    y = self.model.forward(a.unit, params, x, data)
                 self.saved_bytes[key[-1]] = saved.nbytes
         self._keep(a, Kept(x, get_gradient_edge(y), self.saved_bytes[key[-1]], work), state)
         return y
@@ -156,7 +155,10 @@ class Runtime:
             torch.autograd.backward([kept.edge], [grad])
         if kept.work is not None:
             state.work[a.unit, k] = kept.work
-        self.ledger.add("activations", held_bytes(kept.work or []) - kept.nbytes)
+        left = 0 if kept.work is None else held_bytes(kept.work)
+        if kept.work is not None:
+            self.left_bytes[kind_of(a.unit).name] = left
+        self.ledger.add("activations", left - kept.nbytes)
         if kept.x is not None:
             assert kept.x.grad is not None
             state.gradients[stage, k] = kept.x.grad
@@ -173,7 +175,7 @@ class Runtime:
             self.home[owner].open_gradients()
 
     def _shape_key(self, a: Action) -> tuple[str, str]:
-        return a.kind.value, "block" if a.unit.startswith("block") else a.unit
+        return a.kind.name, kind_of(a.unit).name
 
     def _input(self, a: Action, state: StepState) -> Tensor | None:
         """The unit's input: none, a message, or what the unit before it left."""
@@ -188,7 +190,7 @@ class Runtime:
 
     def _output_gradient(self, a: Action, state: StepState) -> Tensor:
         stage, k = _place(a)
-        if a.unit == "head":
+        if kind_of(a.unit).loss:
             return torch.ones((), device=self.device)
         if a.unit == self.stage_units[stage][-1]:
             if (Kind.RECV_GRAD, stage, k) in state.arriving:
@@ -201,18 +203,18 @@ class Runtime:
     def _recv(self, a: Action, state: StepState) -> Handle:
         stage, k = _place(a)
         assert a.peer is not None
-        buffer = torch.empty(self._message_shape, device=self.device, dtype=self.dtype)
+        buffer = torch.empty(self._message_shapes[boundary(a)], device=self.device, dtype=self.dtype)
         self.ledger.add("buffers", buffer.nbytes)
         sender = stage - 1 if a.kind is Kind.RECV_ACT else stage + 1
         state.arriving[a.kind, stage, k] = buffer
-        return self.comm.recv(buffer, self._peer(a), self._tag(a.kind, sender, k), _stream(a.kind), a)
+        return self.comm.recv(buffer, self._peer(a), self._tag(a.kind, sender, k), a.kind.stream, a)
 
     def _send(self, a: Action, state: StepState) -> Handle:
         stage, k = _place(a)
         flow = state.activations if a.kind is Kind.SEND_ACT else state.gradients
         tensor = flow.pop((stage, k)).contiguous()
         self.ledger.add("buffers", tensor.nbytes)
-        return self.comm.send(tensor, self._peer(a), self._tag(a.kind, stage, k), _stream(a.kind), a)
+        return self.comm.send(tensor, self._peer(a), self._tag(a.kind, stage, k), a.kind.stream, a)
 
     def _peer(self, a: Action) -> int:
         assert a.peer is not None
@@ -249,12 +251,12 @@ class Runtime:
     # -- optimizer
 
     def _optimize(self, a: Action, state: StepState) -> None:
-        with self.recorder.compute(a, (a.kind.value, "")):
+        with self.recorder.compute(a, (a.kind.name, "")):
             loss, norm = self._global_scalars(state.loss)
             factor = clip_factor(norm, self.job.training.clip)
             with torch.no_grad():
                 for bucket in self.buckets.values():
-                    bucket.step(self.adam, factor, self.number + 1)
+                    bucket.step(self.adam, factor, state.number + 1)
         state.result = StepResult(loss, norm)
 
     def _global_scalars(self, loss: float) -> tuple[float, float]:
@@ -277,9 +279,32 @@ def _place(a: Action) -> tuple[int, int]:
     return a.stage, a.microbatch
 
 
-def _nothing(a: Action, state: StepState) -> None:
+def _nothing(runtime: Runtime, a: Action, state: StepState) -> None:
     """WAIT is no more than its waits."""
 
 
-def _stream(kind: Kind) -> str:
-    return "pp_act" if kind in (Kind.SEND_ACT, Kind.RECV_ACT) else "pp_grad"
+@dataclass(frozen=True)
+class Handler:
+    """How a rank does an action of the kind `name`; `do` returns what it has only started, if anything."""
+
+    name: str
+    do: Callable[[Runtime, Action, StepState], Handle | None]
+
+
+HANDLERS: Registry[Handler] = Registry(
+    "handler of an action kind",
+    Handler("forward", Runtime._forward),
+    Handler("backward", Runtime._backward),
+    Handler("backward_input", Runtime._backward),
+    Handler("backward_weight", Runtime._backward_weight),
+    Handler("recompute", Runtime._recompute),
+    Handler("send_act", Runtime._send),
+    Handler("recv_act", Runtime._recv),
+    Handler("send_grad", Runtime._send),
+    Handler("recv_grad", Runtime._recv),
+    Handler("gather", Runtime._gather),
+    Handler("release", Runtime._release),
+    Handler("reduce", Runtime._reduce),
+    Handler("wait", _nothing),
+    Handler("step", Runtime._optimize),
+)

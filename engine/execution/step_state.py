@@ -9,7 +9,7 @@ from torch.autograd.graph import GradientEdge
 
 from engine.communication.comm import Handle
 from engine.layers.split_backward import WeightWork
-from engine.program.program import Kind
+from engine.program.kinds import Kind
 
 
 @dataclass
@@ -33,9 +33,13 @@ class StepResult:
 
 @dataclass
 class StepState:
-    """What lives for one step. Keys of flows are (stage, micro-batch), of handles the position that started them."""
+    """What lives for step `number`, counted from 0. data: of each micro-batch.
 
-    tokens: list[Tensor]
+    Keys of flows are (stage, micro-batch), of handles the position that started them.
+    """
+
+    data: list[Tensor]
+    number: int
     handles: dict[int, Handle] = field(default_factory=dict)
     activations: dict[tuple[int, int], Tensor] = field(default_factory=dict)
     gradients: dict[tuple[int, int], Tensor] = field(default_factory=dict)

@@ -22,9 +22,10 @@ from engine.execution.malloc_tuning import give_back_freed_memory, keep_freed_me
 from engine.execution.reference import write_losses
 from engine.execution.runtime import Runtime
 from engine.execution.step_state import StepResult
+from engine.job.families import FAMILIES
 from engine.job.job import Job
 from engine.job.registry import plug_in
-from engine.model.data import microbatches
+from engine.model.family import family_of, loaded
 from engine.model.initialization import seeded
 from engine.processes.worker_process import MemberContext
 from engine.program.compile import compile_job
@@ -33,6 +34,9 @@ from engine.recording.ledger import Ledger
 from engine.recording.live_files import append_live, live_path
 from engine.recording.recorder import Recorder
 from engine.recording.running_totals import NOTHING, after
+
+for _family in FAMILIES:  # once, before the fork
+    loaded(_family.layers)
 
 
 def run_rank(ctx: MemberContext) -> None:
@@ -115,12 +119,11 @@ def _build(job: Job, program: Program, rank: int, payload: dict[str, Any], store
 
 def _train(runtime: Runtime, entering: Callable[[Action], None]) -> Iterator[tuple[int, int, int, StepResult]]:
     """Yields (step, start ns, end ns, result) of each step."""
-    job = runtime.job
+    job, family = runtime.job, family_of(runtime.job.model)
     for step in range(job.training.steps):
-        data = torch.from_numpy(microbatches(job, step, runtime.at.dp))
-        tokens = [micro.t().contiguous().to(runtime.device) for micro in data]  # [s + 1, b], as activations lie
+        data = [torch.from_numpy(micro).to(runtime.device) for micro in family.batch(job, step, runtime.at.dp)]
         start = time.perf_counter_ns()
-        result = runtime.run_step(tokens, step, entering)
+        result = runtime.run_step(data, step, entering)
         yield step, start, time.perf_counter_ns(), result
 
 

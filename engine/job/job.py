@@ -17,6 +17,7 @@ import pydantic
 import tomli_w
 
 from engine.job.errors import JobRefused
+from engine.job.families import FAMILIES
 from engine.job.precision import PRECISIONS, Precision
 from engine.job.registry import Registry
 from engine.job.schedules import SCHEDULES
@@ -27,14 +28,16 @@ Recompute = Literal["none", "selective", "full"]
 PrecisionName = Literal["fp32", "mixed16", "mixed18"]
 
 REFERENCE_TOKENS = 4096
-CHOICES: dict[str, Registry[Any]] = {"schedule": SCHEDULES}
+CHOICES: dict[str, Registry[Any]] = {"family": FAMILIES, "schedule": SCHEDULES}
 """Options whose values are the names of a registry."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A GPT: pre-norm blocks, causal attention, GELU, learned positions."""
+    """What is trained: a model family and its sizes."""
 
+    family: str = "gpt"
+    """Model family: gpt has pre-norm blocks, causal attention, GELU, learned positions."""
     layers: int = 4
     """Number of transformer blocks."""
     hidden: int = 64

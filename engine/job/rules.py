@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.job.errors import JobRefused
-from engine.job.job import Job, Plan
-from engine.job.schedules import SCHEDULES, nearest_multiples
+from engine.job.families import FAMILIES
+from engine.job.job import Job, Model, Plan
+from engine.job.nearest import nearest_multiples
+from engine.job.schedules import SCHEDULES
 
-BYTE_VALUES = 256
 MAX_LOCAL_RANKS = 128
 MAX_RANKS = 32_768  # in a simulation
 MAX_NUMBER = 10**13  # of sizes; a larger one can neither be run nor simulated, and its divisors would take long to find
@@ -74,6 +75,10 @@ def check_here(job: Job, bytes_needed: int, bytes_available: int) -> None:
 def notes(job: Job) -> list[str]:
     """Settings that are legal but change nothing in this job, so that nobody waits for their effect."""
     plan, said = job.plan, []
+    knobs = ("family", *FAMILIES[job.model.family].knobs)
+    for name, value in vars(job.model).items():
+        if name not in knobs and value != getattr(Model, name):
+            said.append(f"{name}={value} has no effect with family={job.model.family}.")
     if plan.sequence_parallel and plan.tp == 1:
         said.append("sequence_parallel has no effect with tp=1.")
     if plan.zero and plan.dp == 1:
@@ -107,7 +112,7 @@ def _no_prefetch(job: Job) -> str:
 
 def _complaints(job: Job) -> Iterator[str]:
     yield from _plain_numbers(job)
-    yield from _model_rules(job)
+    yield from FAMILIES[job.model.family].complaints(job)
     yield from _pipeline_rules(job)
     yield from _data_rules(job)
 
@@ -135,20 +140,6 @@ def _plain_numbers(job: Job) -> Iterator[str]:
         yield f"seed={job.training.seed} is out of range: use 0 to {2**63 - 1}."
     if sorted(job.plan.order.split("-")) != ["dp", "pp", "tp"]:
         yield f"order={job.plan.order!r} does not name each axis once: use for example tp-dp-pp or dp-tp-pp."
-
-
-def _model_rules(job: Job) -> Iterator[str]:
-    model, plan = job.model, job.plan
-    if model.hidden % model.heads:
-        fitting = [d for d in _divisors(model.hidden) if d % plan.tp == 0] or _divisors(model.hidden)
-        yield f"heads={model.heads} does not divide hidden={model.hidden}: use {_any_of(fitting, model.heads)}."
-    common = math.gcd(model.heads, model.seq) if job.scatters_sequence else model.heads
-    for name, length in (("heads", model.heads), ("seq", model.seq)):
-        if common % plan.tp and length % plan.tp:
-            why = "sequence_parallel: " if name == "seq" else ""
-            yield f"{why}tp={plan.tp} does not divide {name}={length}: use {_any_of(_divisors(common), plan.tp)}."
-    if model.vocab < BYTE_VALUES:
-        yield f"vocab={model.vocab} cannot hold the {BYTE_VALUES} byte values of the text: use {BYTE_VALUES} or more."
 
 
 def _pipeline_rules(job: Job) -> Iterator[str]:
@@ -202,17 +193,6 @@ def _is_file(text: str) -> bool:
 
 def _gigabytes(nbytes: int) -> str:
     return f"{nbytes / 1e9:,.1f} GB" if nbytes < 10**15 else f"{nbytes / 1e15:,.0f} million GB"
-
-
-def _divisors(total: int) -> list[int]:
-    low = [d for d in range(1, math.isqrt(total) + 1) if total % d == 0]
-    return sorted({*low, *(total // d for d in low)})
-
-
-def _any_of(valid: list[int], wanted: int, most: int = 5) -> str:
-    """The valid settings nearest to the wanted one, in words."""
-    near = sorted(sorted(valid, key=lambda v: abs(v - wanted))[:most])
-    return " or ".join(filter(None, [", ".join(map(str, near[:-1])), str(near[-1])]))
 
 
 def _even(layers: int, stages: int) -> tuple[int, ...]:

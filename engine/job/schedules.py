@@ -88,9 +88,3 @@ class Schedule:
 
 
 SCHEDULES: Registry[Schedule] = Registry("schedule")
-
-
-def nearest_multiples(value: int, of: int) -> str:
-    """The settings nearest to a value that `of` does not divide, in words."""
-    below, above = value // of * of, (value // of + 1) * of
-    return f"{below} or {above}" if below else f"{above}"

@@ -13,10 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.job.errors import Unknown
 from engine.job.job import Job
 from engine.layers.checkpoint import recomputed
 from engine.layers.tensor import TensorAxis
 from engine.layers.vocab import cross_entropy, embed
+from engine.model.unit_kinds import kind_of
 from engine.model.units import TOKENS
 
 Params = Mapping[str, Tensor]
@@ -45,6 +47,8 @@ class GPT:
         assert x is not None
         if unit == "head":
             return self.head(params, x, tokens[1:])
+        if kind_of(unit).name != "block":
+            raise Unknown("unit of a GPT", unit, ["embedding", "block0", "head"])
         return self.block({name.removeprefix(unit + "."): p for name, p in params.items()}, x)
 
     def embedding(self, params: Params, tokens: Tensor) -> Tensor:

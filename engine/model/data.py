@@ -11,6 +11,7 @@ import numpy.random  # loaded on first use otherwise, by every rank anew
 from numpy.typing import NDArray
 
 from engine.job.job import Job
+from engine.model.family import in_microbatches
 
 
 @lru_cache(maxsize=4)
@@ -34,7 +35,4 @@ def global_batch(job: Job, step: int) -> NDArray[np.int64]:
 
 def microbatches(job: Job, step: int, dp_index: int) -> NDArray[np.int64]:
     """One replica's share of a step: [microbatches, b, seq + 1]. Replicas take contiguous parts of the batch."""
-    plan = job.plan
-    shape = (plan.dp, plan.microbatches, job.microbatch_size, job.model.seq + 1)
-    share: NDArray[np.int64] = global_batch(job, step).reshape(shape)[dp_index]
-    return share
+    return in_microbatches(job, global_batch(job, step), dp_index)

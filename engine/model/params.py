@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, prod
+from typing import TYPE_CHECKING
 
-from engine.job.job import Model
-from engine.model.units import TOKENS
+from engine.model.family import family_of
+from engine.model.unit_kinds import kind_of
 
-STD = 0.02  # GPT-2's initialisation (Radford et al. 2019, section 2.3)
+if TYPE_CHECKING:
+    from engine.job.job import Model
 
 
 @dataclass(frozen=True)
@@ -42,58 +44,23 @@ def padded_vocab(model: Model, tp: int) -> int:
 
 
 def unit_params(model: Model, tp: int, unit: str) -> tuple[Param, ...]:
-    """The parameters of one unit under tensor-parallel degree `tp`."""
-    local = _block(model) if unit.startswith("block") else _ends(model, tp)[unit]
-    return tuple(Param(f"{unit}.{p.name}", p.shape, p.split, p.std, p.fill, p.rows) for p in local)
-
-
-@lru_cache(maxsize=64)
-def _block(model: Model) -> tuple[Param, ...]:
-    h, a = model.hidden, model.heads
-    residual_std = STD / (2 * model.layers) ** 0.5  # GPT-2: two residual additions a block
-    return (
-        Param("qkv.weight", (3, a, h // a, h), split=1, std=STD),
-        Param("qkv.bias", (3, a, h // a), split=1),
-        Param("out.weight", (h, h), split=1, std=residual_std),
-        Param("up.weight", (4 * h, h), split=0, std=STD),
-        Param("up.bias", (4 * h,), split=0),
-        Param("down.weight", (h, 4 * h), split=1, std=residual_std),
-        Param("norm1.weight", (h,), fill=1.0),
-        Param("norm1.bias", (h,)),
-        Param("out.bias", (h,)),
-        Param("norm2.weight", (h,), fill=1.0),
-        Param("norm2.bias", (h,)),
-        Param("down.bias", (h,)),
-    )
-
-
-def _ends(model: Model, tp: int) -> dict[str, tuple[Param, ...]]:
-    vocab, h = padded_vocab(model, tp), model.hidden
-    table = Param("weight", (vocab, h), split=0, std=STD, rows=model.vocab)
-    positions = Param("positions", (model.seq, h), std=STD)
-    norm = (Param("norm.weight", (h,), fill=1.0), Param("norm.bias", (h,)))
-    if model.tied:
-        return {TOKENS: (table,), "embedding": (positions,), "head": norm}
-    return {"embedding": (table, positions), "head": (table, *norm)}
+    """The parameters of one unit under tensor-parallel degree `tp`, by their full names."""
+    local = family_of(model).params(model, tp, kind_of(unit).name)
+    return tuple(replace(p, name=f"{unit}.{p.name}") for p in local)
 
 
 def unit_size(model: Model, tp: int, unit: str) -> int:
     """Parameters of a unit on one tensor rank."""
-    return _sizes(model, tp, _kind(unit))[0]
+    return _sizes(model, tp, kind_of(unit).name)[0]
 
 
 def replicated_size(model: Model, tp: int, unit: str) -> int:
     """Those of them that every tensor rank holds whole."""
-    return _sizes(model, tp, _kind(unit))[1]
-
-
-def _kind(unit: str) -> str:
-    """All blocks are alike."""
-    return "block0" if unit.startswith("block") else unit
+    return _sizes(model, tp, kind_of(unit).name)[1]
 
 
 @lru_cache(maxsize=256)
-def _sizes(model: Model, tp: int, unit: str) -> tuple[int, int]:
-    params = unit_params(model, tp, unit)
+def _sizes(model: Model, tp: int, kind: str) -> tuple[int, int]:
+    params = family_of(model).params(model, tp, kind)
     whole = sum(p.local_size(tp) for p in params if p.split is None)
     return sum(p.local_size(tp) for p in params), whole

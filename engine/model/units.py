@@ -1,45 +1,83 @@
 """Units: what is gathered, reduced and recomputed as one, and how they are dealt out to stages and buckets.
 
-The units of a GPT are `embedding`, `block0` … `block{L-1}` and `head`. A tied model has one more, `tokens`: the
-token matrix that both ends use. It computes nothing by itself; embedding and head need it.
+Which units there are the model's family says (`engine.model.family`).
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from math import prod
+from typing import TYPE_CHECKING
 
-from engine.job.job import Job, Model, Plan
 from engine.job.schedules import SCHEDULES
+from engine.model.family import family_of
+from engine.model.unit_kinds import kind_of
+
+if TYPE_CHECKING:
+    from engine.job.job import Job, Model, Plan
 
 TOKENS = "tokens"
+"""The unit that both ends of a tied model need: its token matrix. It computes nothing by itself."""
+
+
+@lru_cache(maxsize=256)
+def compute_units(model: Model) -> tuple[str, ...]:
+    """Units in the order of the forward pass."""
+    return family_of(model).units(model)
 
 
 def block_names(model: Model) -> tuple[str, ...]:
-    return tuple(f"block{i}" for i in range(model.layers))
+    return tuple(unit for unit in compute_units(model) if kind_of(unit).block)
 
 
-def compute_units(model: Model) -> tuple[str, ...]:
-    """Units in the order of the forward pass."""
-    return ("embedding", *block_names(model), "head")
+def one_of_each_kind(model: Model) -> tuple[str, ...]:
+    """The first compute unit of each kind."""
+    found: dict[str, str] = {}
+    for unit in compute_units(model):
+        found.setdefault(kind_of(unit).name, unit)
+    return tuple(found.values())
 
 
 def needs(model: Model, unit: str) -> tuple[str, ...]:
     """The units whose parameters a compute unit uses."""
-    return (TOKENS, unit) if model.tied and unit in ("embedding", "head") else (unit,)
+    return family_of(model).needs(model, unit)
 
 
 def recomputes(job: Job, unit: str) -> bool:
     """Whether backward runs the unit's forward again, of which nothing but the input is kept."""
-    return job.plan.recompute == "full" and unit.startswith("block")
+    return job.plan.recompute == "full" and kind_of(unit).block
 
 
 def forward_cost(model: Model, unit: str) -> float:
     """Forward FLOPs of a unit for one token; what the stage partition balances (backward costs twice as much)."""
-    h, s = model.hidden, model.seq
-    if unit == "embedding":
-        return 0.0
-    return 2.0 * h * model.vocab if unit == "head" else 24.0 * h * h + 4.0 * s * h
+    return family_of(model).forward_cost(model, kind_of(unit).name)
+
+
+def output_shape(job: Job, unit: str) -> tuple[int, ...]:
+    """Of one micro-batch on one rank."""
+    return family_of(job.model).output_shape(job, kind_of(unit).name)
+
+
+def output_bytes(job: Job, unit: str) -> int:
+    return prod(output_shape(job, unit)) * job.precision.compute
+
+
+def input_bytes(job: Job, unit: str) -> int:
+    """Of what the unit before gives; 0 for the first."""
+    units = compute_units(job.model)
+    place = units.index(unit)
+    return output_bytes(job, units[place - 1]) if place else 0
+
+
+def boundary_shapes(job: Job) -> tuple[tuple[int, ...], ...]:
+    """Of what each virtual stage but the last gives to the next, and gets its gradient back for."""
+    return tuple(output_shape(job, units[-1]) for units in stages(job)[:-1])
+
+
+@lru_cache(maxsize=256)
+def boundary_bytes(job: Job) -> tuple[int, ...]:
+    return tuple(prod(shape) * job.precision.compute for shape in boundary_shapes(job))
 
 
 def stage_lane(plan: Plan, stage: int) -> int:
@@ -52,34 +90,57 @@ def stages(job: Job) -> tuple[tuple[str, ...], ...]:
 
     Blocks are dealt out contiguously so that the dearest stage costs least, counting embedding and head.
     """
-    count, blocks = job.plan.pp * job.plan.chunks, block_names(job.model)
+    count, units = job.plan.pp * job.plan.chunks, compute_units(job.model)
+    blocks = [place for place, unit in enumerate(units) if kind_of(unit).block]
     sizes = job.plan.partition or _balanced(job.model, count)
-    edges = [sum(sizes[:i]) for i in range(count + 1)]
-    dealt = [list(blocks[a:b]) for a, b in pairwise(edges)]
-    dealt[0].insert(0, "embedding")
-    dealt[-1].append("head")
-    return tuple(map(tuple, dealt))
+    starts = [0, *(blocks[sum(sizes[:i])] for i in range(1, count)), len(units)]
+    return tuple(units[a:b] for a, b in pairwise(starts))
 
 
 @lru_cache(maxsize=256)
 def _balanced(model: Model, count: int) -> tuple[int, ...]:
-    """Blocks per stage with the least dearest stage; among equals the most even, then the earliest.
-
-    The embedding costs next to nothing, so it is enough to try how many blocks the last stage gives up for the head.
-    """
-    block, head = forward_cost(model, "block0"), forward_cost(model, "head")
-    embedding = forward_cost(model, "embedding")
-    best: tuple[float, int, tuple[int, ...]] | None = None
+    """Blocks per stage with the least dearest stage; among equals the most even, then the earliest."""
+    units = compute_units(model)
+    costs = [forward_cost(model, unit) for unit in units]
+    blocks = [place for place, unit in enumerate(units) if kind_of(unit).block]
+    first, last = sum(costs[: blocks[0]]), sum(costs[blocks[-1] + 1 :])
+    of_blocks = costs[blocks[0] : blocks[-1] + 1]
     if count == 1:
-        return (model.layers,)
-    for last in range(1, model.layers - count + 2):
-        rest = model.layers - last
+        return (len(blocks),)
+    if len(set(of_blocks)) == 1:
+        return _balanced_alike(of_blocks[0], len(blocks), count, first, last)
+    of_blocks[0] += first
+    of_blocks[-1] += last
+    return _balanced_mixed(tuple(of_blocks), count)
+
+
+def _balanced_alike(block: float, layers: int, count: int, first: float, head: float) -> tuple[int, ...]:
+    """Where all blocks cost the same and what comes before them next to nothing.
+
+    Then it is enough to try how many blocks the last stage gives up for the head.
+    """
+    best: tuple[float, int, tuple[int, ...]] | None = None
+    for last in range(1, layers - count + 2):
+        rest = layers - last
         sizes = (*(rest // (count - 1) + (s < rest % (count - 1)) for s in range(count - 1)), last)
-        dearest = max(embedding + sizes[0] * block, *(n * block for n in sizes[1:-1]), last * block + head)
+        dearest = max(first + sizes[0] * block, *(n * block for n in sizes[1:-1]), last * block + head)
         candidate = (dearest, max(sizes) - min(sizes), sizes)
         best = min(best, candidate) if best else candidate
     assert best is not None
     return best[2]
+
+
+def _balanced_mixed(costs: tuple[float, ...], count: int) -> tuple[int, ...]:
+    """Where blocks differ: least[s][i] is the dearest of s stages that share out the first i blocks."""
+    total = [0.0, *accumulate(costs)]
+    least: list[dict[int, tuple[float, int]]] = [{0: (0.0, 0)}]
+    for stage in range(1, count + 1):
+        ends = range(stage, len(costs) - (count - stage) + 1)
+        least.append({i: min((max(least[-1][j][0], total[i] - total[j]), j) for j in least[-1] if j < i) for i in ends})
+    edges = [len(costs)]
+    for stage in range(count, 0, -1):
+        edges.append(least[stage][edges[-1]][1])
+    return tuple(b - a for a, b in pairwise(reversed(edges)))
 
 
 def lane_units(job: Job, lane: int) -> tuple[str, ...]:

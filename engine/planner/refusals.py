@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.cluster.cluster import Cluster
 from engine.job.errors import JobRefused
-from engine.job.job import Job, Plan
+from engine.job.job import Job, Model, Plan
 from engine.job.rules import check
 from engine.planner.estimate.estimate import Estimator
 from engine.planner.estimate.memory import CATEGORIES, peaks
@@ -31,6 +31,10 @@ def check_gpus(cluster: Cluster, gpus: int) -> None:
 
 def check_model(space: Space) -> None:
     """Raises `JobRefused` for a model, training or ZeRO stage that no plan can save."""
+    if space.job.model.family != Model.family:
+        raise JobRefused(
+            f"family={space.job.model.family} is not planned for: use family={Model.family}, or `lab simulate`."
+        )
     if space.job.training.batch > MAX_BATCH:
         raise JobRefused(f"batch={space.job.training.batch} is more than a search covers: use at most {MAX_BATCH:,}.")
     plan = dataclasses.replace(

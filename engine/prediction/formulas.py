@@ -1,8 +1,8 @@
-"""Closed forms: what a plan should hold and send, from the job's numbers alone.
+"""What a plan should hold and send, from the job's numbers alone: the model family's closed forms, and the plan's.
 
-Nothing here looks at a program or a run, so that "measured beside predicted" compares two independent answers.
-n = s·b tokens of a micro-batch, t tensor degree, N data degree, m micro-batches, e bytes of an element
-(`engine.job.precision`).
+Nothing here looks at a run, so that "measured beside predicted" compares two independent answers. Where a family or a
+schedule has no formula, its units or its program are counted instead (`engine.prediction.counted`).
+N: data degree; m: micro-batches.
 """
 
 from __future__ import annotations
@@ -10,17 +10,30 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 from itertools import pairwise
+from typing import Protocol
 
 from engine.communication.collective_bytes import logical_bytes
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
-from engine.model.buckets import FP32, lane_buckets
-from engine.model.params import padded_vocab, replicated_size, unit_size
-from engine.model.units import TOKENS, lane_units, needs, recomputes, stage_lane, token_lanes
+from engine.model.buckets import lane_buckets
+from engine.model.family import family_of, loaded
+from engine.model.params import replicated_size, unit_size
+from engine.model.unit_kinds import kind_of
+from engine.model.units import (
+    TOKENS,
+    block_names,
+    boundary_bytes,
+    input_bytes,
+    lane_units,
+    needs,
+    output_bytes,
+    recomputes,
+    stage_lane,
+    token_lanes,
+)
+from engine.prediction import counted
 from engine.program.compile import compile_job
 from engine.program.dryrun import in_flight
-
-INT64 = 8
 
 
 def bubble_formula(job: Job) -> Fraction | None:
@@ -43,14 +56,27 @@ def in_flight_formula(job: Job, lane: int) -> int:
     return schedule.in_flight(plan.pp, plan.microbatches, plan.chunks, lane)
 
 
-def parameters(job: Job) -> int:
-    """Parameters of the whole model: 12 L h² (1 + 13/(12h) + (V+s)/(12 L h)) + 2h, and V·h more if not tied.
+class ClosedForms(Protocol):
+    """What a family may say in closed form, by kind of unit; what it is: see the functions below that ask for it."""
 
-    Narayanan et al. 2021, section 5.1, equation 2; the 2h are the final norm, which the paper leaves out.
-    """
-    h, layers, vocab, s = job.model.hidden, job.model.layers, job.model.vocab, job.model.seq
-    ends = vocab * h * (1 if job.model.tied else 2) + s * h + 2 * h
-    return layers * (12 * h * h + 13 * h) + ends
+    def parameters(self, job: Job) -> int: ...
+    def activation_bytes(self, job: Job, kind: str) -> int: ...
+    def held_for_weight_bytes(self, job: Job, kind: str) -> int: ...
+    def model_flops(self, job: Job) -> int: ...
+    def tensor_bytes(self, job: Job, lane: int) -> dict[tuple[str, str], int]: ...
+
+
+def closed_forms(job: Job) -> ClosedForms | None:
+    """Those of the job's family; None if it has none, and all is counted. Raises `Unknown`."""
+    path = family_of(job.model).closed_forms
+    found: ClosedForms | None = None if path is None else loaded(path)
+    return found
+
+
+def parameters(job: Job) -> int:
+    """Parameters of the whole model."""
+    forms = closed_forms(job)
+    return forms.parameters(job) if forms else counted.parameters(job)
 
 
 def state_bytes(job: Job, lane: int) -> dict[str, int]:
@@ -70,64 +96,31 @@ def state_bytes(job: Job, lane: int) -> dict[str, int]:
 
 
 def activation_bytes(job: Job, unit: str) -> int:
-    """Bytes a unit saves for the backward of one micro-batch.
-
-    Korthikanti et al. 2022, equations 1 to 4: per block 4·e·n·h of norms' inputs and outputs (÷ t only with sequence
-    parallelism), 12·e·n·h/t inside attention and MLP, e·a·s·n/t attention probabilities; with dropout 2·n·h of masks
-    (÷ t only with sequence parallelism), a·s·n/t of the mask and e·a·s·n/t of what it leaves of the probabilities.
-    With e = 2 and dropout that is the paper's s·b·h·(34 + 5·a·s/h). Besides it 16·n bytes of norm statistics, which
-    the paper leaves out. Selective recomputation drops all that has a·s·n in it.
-    """
-    model, t, e = job.model, job.plan.tp, job.precision.compute
-    n, h = model.seq * job.microbatch_size, model.hidden
-    spread = t if job.scatters_sequence else 1
-    norm = (2 * n * h * e + 2 * n * FP32) // spread  # its input, its output, mean and 1/deviation
-    mask = n * h // spread if model.dropout else 0  # a byte each
-    if unit == "embedding":
-        return mask + (n * (INT64 + 1) if t > 1 else 0)  # looked-up ids, and which of them live elsewhere
-    if unit == "head":
-        return norm + n * padded_vocab(model, t) // t * FP32 + n * (INT64 + 1)  # fp32 probabilities
-    inside = 12 * n * h * e  # qkv 3, context 1, MLP 4 + 4
-    if job.plan.recompute != "selective":
-        inside += model.heads * model.seq * n * (2 * e + 1 if model.dropout else e)
-    return 2 * (norm + mask) + inside // t
+    """Bytes a unit saves for the backward of one micro-batch."""
+    forms = closed_forms(job)
+    return forms.activation_bytes(job, kind_of(unit).name) if forms else counted.activation_bytes(job, unit)
 
 
 def kept_bytes(job: Job, unit: str) -> int:
-    """What a unit's forward leaves until backward, or until it is recomputed: then its input, n·h, alone."""
-    return message_bytes(job) if recomputes(job, unit) else activation_bytes(job, unit)
+    """What a unit's forward leaves until backward, or until it is recomputed: then its input alone."""
+    return input_bytes(job, unit) if recomputes(job, unit) else activation_bytes(job, unit)
 
 
 def held_for_weight_bytes(job: Job, unit: str) -> int:
-    """Bytes the input part of a split backward leaves for the weight part of one micro-batch.
-
-    Of every linear its input and its output's gradient: a block's qkv and MLP-up inputs (2·n·h, ÷ t only with sequence
-    parallelism) and 3 + 4 gradients n·h/t, its attention-out and MLP-down inputs (1 + 4)·n·h/t and two whole gradients
-    n·h; and the made gradients of biases and norms (13·h, 7 of them ÷ t).
-    """
-    model, t = job.model, job.plan.tp
-    n, h = model.seq * job.microbatch_size, model.hidden
-    spread = t if job.scatters_sequence else 1
-    if unit == "head":
-        return (n * h // spread + n * padded_vocab(model, t) // t + 2 * h) * job.precision.compute
-    return (2 * n * h // spread + 12 * n * h // t + 2 * n * h + 6 * h + 7 * h // t) * job.precision.compute
+    """Bytes the input part of a split backward leaves for the weight part of one micro-batch."""
+    forms = closed_forms(job)
+    return forms.held_for_weight_bytes(job, kind_of(unit).name) if forms else counted.held_for_weight_bytes(job, unit)
 
 
 def message_bytes(job: Job) -> int:
-    """One activation or gradient between stages: b·s·h, scattered under sequence parallelism."""
-    n = job.model.seq * job.microbatch_size
-    return n * job.model.hidden * job.precision.compute // (job.plan.tp if job.scatters_sequence else 1)
+    """One activation or gradient between stages where all are alike: what a block gives."""
+    return output_bytes(job, block_names(job.model)[0])
 
 
 def model_flops(job: Job) -> int:
-    """FLOPs that a step of the whole job needs, without recomputation: what MFU counts.
-
-    72·B·L·s·h²·(1 + s/(6h) + V/(12·L·h)) (Narayanan et al. 2021, appendix; Korthikanti et al. 2022, equation 7): a
-    forward is 24·h² + 4·s·h per token and block and 2·h·V per token in the head, a backward twice that.
-    """
-    model = job.model
-    forward = model.layers * (24 * model.hidden**2 + 4 * model.seq * model.hidden) + 2 * model.hidden * model.vocab
-    return 3 * forward * job.training.batch * model.seq
+    """FLOPs that a step of the whole job needs, without recomputation: what MFU counts."""
+    forms = closed_forms(job)
+    return forms.model_flops(job) if forms else counted.model_flops(job)
 
 
 def predicted_communication(job: Job, lane: int = 0) -> dict[tuple[str, str], int]:
@@ -139,28 +132,9 @@ def predicted_communication(job: Job, lane: int = 0) -> dict[tuple[str, str], in
 
 
 def _tensor(job: Job, lane: int) -> dict[tuple[str, str], int]:
-    """Inside layers: 4 all-reduces of [s, b, h] a block and micro-batch; with sequence parallelism 6 all-gathers (two
-    of them repeat the forward's for the weight gradient) and 4 reduce-scatters; 3 all-reduces of [s, b] for the loss.
-    A recomputed block repeats the two, or two and two, of its forward.
-    """
-    t, m = job.plan.tp, job.plan.microbatches
-    if t == 1:
-        return {}
-    n = job.model.seq * job.microbatch_size
-    units = lane_units(job, lane)
-    blocks, embedding = sum(u.startswith("block") for u in units), int("embedding" in units)
-    head, again = int("head" in units), sum(recomputes(job, u) for u in units)
-    size = n * job.model.hidden * job.precision.compute
-    loss = 3 * head * logical_bytes("all_reduce", t, n * FP32)
-    if not job.scatters_sequence:
-        reduces = 4 * blocks + 2 * again + embedding + head
-        return {("tp", "all_reduce"): m * (reduces * logical_bytes("all_reduce", t, size) + loss)}
-    gathers, scatters = 6 * blocks + 2 * again + embedding + 2 * head, 4 * blocks + 2 * again + embedding + head
-    return {
-        ("tp", "all_gather"): m * gathers * logical_bytes("all_gather", t, size),
-        ("tp", "reduce_scatter"): m * scatters * logical_bytes("reduce_scatter", t, size),
-        ("tp", "all_reduce"): m * loss,
-    }
+    """Inside layers."""
+    forms = closed_forms(job)
+    return forms.tensor_bytes(job, lane) if forms else counted.tensor_bytes(job, lane)
 
 
 def _norms(job: Job, lane: int) -> dict[tuple[str, str], int]:
@@ -212,15 +186,15 @@ def _tie(job: Job, lane: int) -> dict[tuple[str, str], int]:
 
 
 def _messages(job: Job, lane: int) -> dict[tuple[str, str], int]:
-    """b·s·h per boundary, micro-batch and direction."""
-    p, m = job.plan.pp, job.plan.microbatches
-    if p == 1:
-        return {}
-    home = [stage_lane(job.plan, s) for s in range(p * job.plan.chunks)]
-    hops = [(a, b) for a, b in pairwise(home) if a != b]
-    onward, inward = sum(a == lane for a, _ in hops), sum(b == lane for _, b in hops)
-    times = {"send_act": onward, "recv_grad": onward, "recv_act": inward, "send_grad": inward}
-    return {("pp", op): count * m * message_bytes(job) for op, count in times.items()}
+    """What goes over each boundary, per micro-batch and direction."""
+    m = job.plan.microbatches
+    home = [stage_lane(job.plan, s) for s in range(job.plan.pp * job.plan.chunks)]
+    total: Counter[tuple[str, str]] = Counter()
+    for (source, target), size in zip(pairwise(home), boundary_bytes(job), strict=True):
+        for end, does in ((source, ("send_act", "recv_grad")), (target, ("recv_act", "send_grad"))):
+            if source != target and end == lane:
+                total.update({("pp", op): m * size for op in does})
+    return dict(total)
 
 
 def _scalars(job: Job, lane: int) -> dict[tuple[str, str], int]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
-from engine.model.buckets import lane_buckets
-from engine.model.units import lane_units, needs
-from engine.prediction.formulas import activation_bytes, held_for_weight_bytes, kept_bytes, message_bytes, state_bytes
+from engine.model.buckets import Bucket, lane_buckets
+from engine.model.units import TOKENS, boundary_bytes, lane_units, needs
+from engine.prediction.formulas import activation_bytes, held_for_weight_bytes, kept_bytes, state_bytes
 from engine.program.compile import compile_job
 from engine.program.dependencies import Waits, waits
-from engine.program.program import ADDS_GRADIENT, RECEIVES, SENDS, Action, Kind, Program
+from engine.program.kinds import Booking, Sizes
+from engine.program.program import Action, Program, boundary
 from engine.recording.tables import CATEGORIES
 
 Change = tuple[int, str, int, bool]
@@ -51,59 +52,40 @@ def lane_changes(job: Job, program: Program, z: int, known: Waits | None = None)
     known: the lane's waits, if they have been worked out already.
     """
     lane, waiting = program.lanes[z], known or waits(job, program, z)
-    book = _Book(job, z)
+    sizes: Sizes = _Sizes(job, z)
     for i, before in enumerate(waiting.before):
         for j in before:
-            yield from ((i, *change, False) for change in book.landed(lane[j]))
-        yield from ((i, "buffers", -book.message, False) for _ in waiting.forgets[i])
+            yield from ((i, *change, False) for change in lane[j].kind.lands(sizes, lane[j]))
+        yield from ((i, "buffers", -sizes.message(lane[j]), False) for j in waiting.forgets[i])
         if i < len(lane):
-            yield from ((i, *change, change[0] in ("activations", "gathered")) for change in book.does(lane[i]))
+            books = lane[i].kind.books
+            yield from ((i, *change, change[0] in ("activations", "gathered")) for change in books(sizes, lane[i]))
 
 
-class _Book:
-    """The bookings of a lane's actions, with closed-form sizes."""
+class _Sizes:
+    """The sizes on a lane, in closed form, and the whole gradients there are now; see `engine.program.kinds.Sizes`."""
 
     def __init__(self, job: Job, z: int) -> None:
-        self.job, self.zero, self.size = job, job.effective_zero, job.precision
-        self.home = {unit: b for b in lane_buckets(job, z) for unit in b.units}
-        self.named = {b.name: b for b in self.home.values()}
-        self.message = message_bytes(job)
-        units = lane_units(job, z)
-        self.kept = {unit: kept_bytes(job, unit) for unit in units}  # by forward
-        self.whole = {unit: activation_bytes(job, unit) for unit in units}  # when backward begins
-        self.left = {unit: held_for_weight_bytes(job, unit) for unit in units}  # by the input part of a split one
+        zero = job.effective_zero
+        self.model, self.home = job.model, {unit: b for b in lane_buckets(job, z) for unit in b.units}
+        self.named: Mapping[str, Bucket] = {b.name: b for b in self.home.values()}
+        self.parameter, self.gradient = job.precision.compute, job.precision.grad
+        self.shards_gradients, self.shards_parameters = zero >= 2, zero == 3
+        self._messages = boundary_bytes(job)
+        units = [unit for unit in lane_units(job, z) if unit != TOKENS]
+        self.kept: Mapping[str, int] = {unit: kept_bytes(job, unit) for unit in units}
+        self.whole: Mapping[str, int] = {unit: activation_bytes(job, unit) for unit in units}
+        self.left: Mapping[str, int] = {unit: held_for_weight_bytes(job, unit) for unit in units}
         self.open_gradients: set[str] = set()
 
-    def landed(self, a: Action) -> Iterator[tuple[str, int]]:
-        """When the communication that `a` started is waited for."""
-        if a.kind in RECEIVES or a.kind in SENDS:
-            yield "buffers", -self.message
-        elif a.kind is Kind.REDUCE and a.axis == "dp" and self.zero >= 2:
-            self.open_gradients.discard(a.unit)
-            yield "buffers", -(self.named[a.unit].padded + self.named[a.unit].shard) * self.size.grad
+    def message(self, action: Action) -> int:
+        return self._messages[boundary(action)]
 
-    def does(self, a: Action) -> Iterator[tuple[str, int]]:
-        """When `a` itself runs."""
-        if a.kind in RECEIVES or a.kind in SENDS:
-            yield "buffers", self.message
-        elif a.kind is Kind.FORWARD:
-            yield "activations", self.kept[a.unit]
-        elif a.kind is Kind.RECOMPUTE:
-            yield "activations", self.whole[a.unit] - self.kept[a.unit]
-        elif a.kind is Kind.BACKWARD_INPUT:
-            yield "activations", self.left[a.unit] - self.whole[a.unit]
-        elif a.kind in ADDS_GRADIENT:
-            yield from self._opened(a)
-            yield "activations", -(self.whole if a.kind is Kind.BACKWARD else self.left)[a.unit]
-        elif a.kind is Kind.REDUCE and a.axis == "dp" and self.zero >= 2:
-            yield "buffers", self.named[a.unit].shard * self.size.grad
-        elif a.kind in (Kind.GATHER, Kind.RELEASE) and self.zero == 3:
-            whole = self.named[a.unit].padded * self.size.compute
-            yield "gathered", whole if a.kind is Kind.GATHER else -whole
-
-    def _opened(self, a: Action) -> Iterator[tuple[str, int]]:
-        """ZeRO-2 and 3: the whole gradients of the units that a backward adds to."""
-        for owner in (self.home[unit] for unit in needs(self.job.model, a.unit) if self.zero >= 2):
+    def opened(self, unit: str) -> Iterator[Booking]:
+        for owner in (self.home[name] for name in needs(self.model, unit) if self.shards_gradients):
             if owner.name not in self.open_gradients:
                 self.open_gradients.add(owner.name)
-                yield "buffers", owner.padded * self.size.grad
+                yield "buffers", owner.padded * self.gradient
+
+    def reduced(self, bucket: str) -> None:
+        self.open_gradients.discard(bucket)

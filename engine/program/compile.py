@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from engine.job.job import Job
+from engine.job.registry import Registry
 from engine.job.schedules import SCHEDULES
 from engine.model.buckets import lane_buckets
 from engine.model.units import TOKENS, needs, recomputes, stage_lane, stages, token_lanes
@@ -19,9 +21,22 @@ from engine.program.program import Action, Lanes, Program
 Expand = Callable[[Lanes, Sequence[Sequence[str]]], Lanes]
 
 
-@lru_cache(maxsize=64)
+@dataclass(frozen=True)
+class LanePass:
+    """A pass over one pipeline rank's actions: (job, pipeline rank, its actions) → the actions with more of them."""
+
+    name: str
+    over: Callable[[Job, int, Sequence[Action]], list[Action]]
+
+
 def compile_job(job: Job) -> Program:
     """The program of one step of `job`, which must have passed `rules.check`."""
+    return _compiled(job, PASSES.names)
+
+
+@lru_cache(maxsize=64)
+def _compiled(job: Job, passes: tuple[str, ...]) -> Program:
+    """passes: those that there are, so that a newcomer's programs are not mistaken for those before it."""
     plan = job.plan
     return compile_lanes(job, SCHEDULES[plan.schedule].order(plan.pp, plan.microbatches, plan.chunks))
 
@@ -35,19 +50,45 @@ def compile_lanes(job: Job, lanes: Lanes, expand: Expand = expand_units) -> Prog
     home = [stage_lane(job.plan, s) for s in range(len(dealt))]
     lanes = expand(add_messages(lanes, home, early=job.plan.overlap), dealt)
     lanes = recompute_before_backward(lanes, partial(recomputes, job))
-    return Program(tuple(tuple(_finish_lane(job, z, lane)) for z, lane in enumerate(lanes)))
+    return Program(tuple(tuple(_with_passes(job, z, lane)) for z, lane in enumerate(lanes)))
 
 
-def _finish_lane(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
-    plan, zero = job.plan, job.effective_zero
+def _with_passes(job: Job, z: int, lane: Sequence[Action]) -> Sequence[Action]:
+    for one in PASSES:
+        lane = one.over(job, z, lane)
+    return lane
+
+
+def _gathered(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
+    if job.effective_zero < 3:
+        return list(lane)
+    plan = job.plan
+    uses = partial(needs, job.model)
+    return gather_around_use(lane, uses, plan.prefetch if plan.overlap else 0, plan.keep_gathered)
+
+
+def _reduced(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
     buckets, uses = lane_buckets(job, z), partial(needs, job.model)
-    actions = list(lane)
-    if zero == 3:
-        actions = gather_around_use(actions, uses, plan.prefetch if plan.overlap else 0, plan.keep_gathered)
-    actions = reduce_after_backward(actions, buckets, uses, dp=plan.dp, zero=zero, over_tensor=job.scatters_sequence)
-    if not plan.overlap:
-        actions = bound_in_flight(actions, most=0)
-    elif zero >= 2:
-        actions = bound_in_flight(actions, most=1)
+    zero = job.effective_zero
+    return reduce_after_backward(lane, buckets, uses, dp=job.plan.dp, zero=zero, over_tensor=job.scatters_sequence)
+
+
+def _bounded(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
+    if not job.plan.overlap:
+        return bound_in_flight(lane, most=0)
+    return bound_in_flight(lane, most=1) if job.effective_zero >= 2 else list(lane)
+
+
+def _finished(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
     tie = TOKENS if z in token_lanes(job) else None
-    return actions + finish(buckets, dp=plan.dp, zero=zero, tie=tie)
+    return [*lane, *finish(lane_buckets(job, z), dp=job.plan.dp, zero=job.effective_zero, tie=tie)]
+
+
+PASSES: Registry[LanePass] = Registry(
+    "pass",
+    LanePass("gathers", _gathered),
+    LanePass("reductions", _reduced),
+    LanePass("reductions in flight", _bounded),
+    LanePass("end of the step", _finished),
+)
+"""In the order in which they are applied."""

@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from engine.job.job import Job
 from engine.model.buckets import lane_buckets
 from engine.model.units import needs, stages
-from engine.program.program import (
-    ADDS_GRADIENT,
-    MAKES_GRADIENT,
-    RECEIVES,
-    SENDS,
-    USES_PARAMETERS,
-    Action,
-    Kind,
-    Program,
-)
+from engine.program.kinds import KINDS, Kind
+from engine.program.program import Action, Program
 from engine.program.send_completion import Key, key, proofs
 
 Positions = tuple[int, ...]
@@ -61,26 +53,24 @@ class _Walk:
     def step(self, i: int, a: Action) -> tuple[Positions, Positions]:
         """(positions waited for, sends forgotten) before action `a` at position `i`, which is then under way."""
         waited, forgotten = self._before(a)
-        if a.kind in (Kind.GATHER, Kind.REDUCE):
-            self.flying[a.kind, a.unit, a.axis] = i
-        elif a.kind in RECEIVES:
+        if a.kind.receives:
             self.arriving[key(a)] = i
-        elif a.kind in SENDS:
+        elif a.kind.sends:
             self.sends[key(a)] = i
+        elif a.kind.moves:
+            self.flying[a.kind, a.unit, a.axis] = i
         return tuple(waited), tuple(forgotten)
 
     def _before(self, a: Action) -> tuple[list[int], list[int]]:
-        if a.kind is Kind.STEP:
-            waited = list(self.flying.values())
-            self.flying.clear()
-            return waited, []
+        if a.kind.sums_norm:
+            return [self.flying.pop(way) for way in [way for way in self.flying if way[0] is Kind.REDUCE]], []
         if a.kind is Kind.WAIT:
             return self._landed(Kind.REDUCE, a.unit, a.axis), []
         waited, forgotten = self._message(a)
-        if a.kind in USES_PARAMETERS:
+        if a.kind.uses_parameters:
             for owner in needs(self.job.model, a.unit):
                 waited += self._landed(Kind.GATHER, owner, "dp")
-        if a.kind in ADDS_GRADIENT and self.job.effective_zero >= 2:
+        if a.kind.adds_gradient and self.job.effective_zero >= 2:
             for owner in needs(self.job.model, a.unit):  # its gradient buffer may be on its way
                 waited += self._landed(Kind.REDUCE, self.buckets[owner], "dp")
         return waited, forgotten
@@ -106,5 +96,5 @@ def _message_takers(job: Job) -> dict[tuple[Kind, str], Kind]:
     takes: dict[tuple[Kind, str], Kind] = {}
     for units in stages(job):
         takes[Kind.FORWARD, units[0]] = Kind.RECV_ACT
-        takes |= {(kind, units[-1]): Kind.RECV_GRAD for kind in MAKES_GRADIENT}
+        takes |= {(kind, units[-1]): Kind.RECV_GRAD for kind in KINDS if kind.makes_gradient}
     return takes

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
-from engine.program.program import COMPUTE, RECEIVES, SENDS, Action, Kind, Program
+from engine.model.unit_kinds import kind_of
+from engine.program.kinds import Kind
+from engine.program.program import Action, Program
 
 Time = int | float | Fraction  # whole numbers and fractions stay exact
 Cost = Callable[[Action], Time]
@@ -18,10 +20,7 @@ Cost = Callable[[Action], Time]
 
 def unit_cost(action: Action) -> int:
     """A block's forward takes 1, again if recomputed, its backward 2, each part of a split one 1, all else nothing."""
-    if not action.unit.startswith("block"):
-        return 0
-    costs = {Kind.BACKWARD: 2, Kind.STEP: 0}
-    return costs.get(action.kind, 1) if action.kind in COMPUTE else 0
+    return action.kind.cost if action.unit and action.kind.acts_on == "unit" and kind_of(action.unit).block else 0
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class DryRun:
         """The longest that any lane takes from the start of its first computation to the end of its last."""
         working: dict[int, list[Span]] = {}
         for span in self.spans:
-            if span.action.kind in COMPUTE and span.end > span.start:
+            if span.action.kind.computes and span.end > span.start:
                 working.setdefault(span.lane, []).append(span)
         return max((spans[-1].end - spans[0].start for spans in working.values()), default=0)
 
@@ -78,7 +77,7 @@ class DryRun:
         return self._idle(self.longest_span)
 
     def _idle(self, duration: Time) -> Fraction:
-        busy = sum(Fraction(s.end - s.start) for s in self.spans if s.action.kind in COMPUTE)
+        busy = sum(Fraction(s.end - s.start) for s in self.spans if s.action.kind.computes)
         total = Fraction(duration) * len({s.lane for s in self.spans})
         return 1 - busy / total if total else Fraction(0)
 
@@ -104,7 +103,7 @@ class _Walk:
         shift = {Kind.RECV_ACT: -1, Kind.RECV_GRAD: +1}[recv.kind]
         if recv.stage is None:
             return None
-        return self.sent.get((RECEIVES[recv.kind], recv.stage + shift, recv.microbatch, z))
+        return self.sent.get((recv.kind.other_end, recv.stage + shift, recv.microbatch, z))
 
     def ready(self, z: int, action: Action) -> Time | str:
         """When lane z could start `action`, or what it still needs."""
@@ -113,11 +112,11 @@ class _Walk:
             if recv := self.posted.get(key):
                 arrives = self.arrival(z, recv)
                 if arrives is None:
-                    return f"{RECEIVES[recv.kind].value} mb{recv.microbatch} from pipeline {recv.peer}"
+                    return f"{recv.kind.other_end.name} mb{recv.microbatch} from pipeline {recv.peer}"
                 del self.posted[key]
                 self.clock[z] = max(self.clock[z], arrives)
         for name, members in self.meets.items():
-            waits = action.kind is Kind.STEP or (action.kind, action.unit, action.axis) == (Kind.WAIT, name, "tie")
+            waits = action.kind.sums_norm or (action.kind, action.unit, action.axis) == (Kind.WAIT, name, "tie")
             if waits and z in members and len(members) < 2:
                 return f"the other end of the {name} reduction"
         return self.clock[z]
@@ -148,9 +147,9 @@ class _Walk:
         return self.at[z] > first
 
     def _leave_marks(self, z: int, action: Action, end: Time) -> None:
-        if action.kind in RECEIVES:
+        if action.kind.receives:
             self.posted[z, action.kind, action.stage, action.microbatch] = action
-        elif action.kind in SENDS and action.peer is not None:
+        elif action.kind.sends and action.peer is not None:
             self.sent[(action.kind, action.stage, action.microbatch, action.peer)] = end + self.delay
         elif action.kind is Kind.REDUCE and action.axis == "tie":
             self.meets.setdefault(action.unit, {})[z] = end

@@ -15,39 +15,17 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
-
-class Kind(StrEnum):
-    FORWARD = "forward"
-    BACKWARD = "backward"
-    BACKWARD_INPUT = "backward_input"
-    BACKWARD_WEIGHT = "backward_weight"
-    RECOMPUTE = "recompute"
-    SEND_ACT = "send_act"
-    RECV_ACT = "recv_act"
-    SEND_GRAD = "send_grad"
-    RECV_GRAD = "recv_grad"
-    GATHER = "gather"
-    RELEASE = "release"
-    REDUCE = "reduce"
-    WAIT = "wait"
-    STEP = "step"
-    OFFLOAD = "offload"
-    FETCH = "fetch"
+from engine.job.errors import Unknown
+from engine.model.unit_kinds import is_unit
+from engine.program.kinds import KINDS, Kind
 
 
-COMPUTE = frozenset({Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT, Kind.RECOMPUTE, Kind.STEP})
-MAKES_GRADIENT = (Kind.BACKWARD, Kind.BACKWARD_INPUT)  # of a unit's input
-ADDS_GRADIENT = (Kind.BACKWARD, Kind.BACKWARD_WEIGHT)  # to those of a unit's parameters
-PASSES = (Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
-USES_PARAMETERS = (Kind.FORWARD, Kind.RECOMPUTE, *MAKES_GRADIENT)
-SENDS = {Kind.SEND_ACT: Kind.RECV_ACT, Kind.SEND_GRAD: Kind.RECV_GRAD}
-RECEIVES = {recv: send for send, recv in SENDS.items()}
-EXECUTABLE = frozenset(
-    {*PASSES, Kind.RECOMPUTE, Kind.GATHER, Kind.RELEASE, Kind.REDUCE, Kind.WAIT, Kind.STEP, *SENDS, *RECEIVES}
-)  # what `engine.execution.runtime` has a method for
+def boundary(message: Action) -> int:
+    """Which boundary between stages a message crosses: that behind the stage of this number."""
+    assert message.stage is not None, message
+    return message.stage if message.kind in (Kind.SEND_ACT, Kind.RECV_GRAD) else message.stage - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +47,19 @@ class Action:
     op: str = ""
 
     def __str__(self) -> str:
-        words = [self.kind.value]
+        words = [self.kind.name]
         words += [self.unit] if self.unit else []
         words += [f"mb{self.microbatch}"] if self.microbatch is not None else []
         words += [f"stage{self.stage}"] if self.stage is not None else []
         if self.peer is not None:
-            words.append(f"->pp{self.peer}" if self.kind in SENDS else f"<-pp{self.peer}")
+            words.append(f"->pp{self.peer}" if self.kind.sends else f"<-pp{self.peer}")
         words += [self.op] if self.op else []
         words += [f"@{self.axis}"] if self.axis else []
         return " ".join(words)
 
     @classmethod
     def parse(cls, line: str) -> Action:
-        """Reads what `str` wrote. Raises `ValueError` naming the word that cannot be read."""
+        """Reads what `str` wrote. Raises `ValueError` naming the word that cannot be read, `Unknown` for a kind."""
         kind, *words = line.split()
         values: dict[str, Any] = {}  # _field gives each name its own type
         for word in words:
@@ -89,16 +67,10 @@ class Action:
             if values.keys() & found.keys():
                 raise ValueError(f"{word!r} in {line!r} is one too many: an action has one of each.")
             values |= found
-        try:
-            return cls(Kind(kind), **values)
-        except ValueError:
-            near = difflib.get_close_matches(kind, [k.value for k in Kind], n=1)
-            raise ValueError(f"{kind!r} is no kind of action: did you mean {(near or ['forward'])[0]}?") from None
+        return cls(KINDS[kind], **values)
 
 
 _OPS = ("all_reduce", "reduce_scatter", "all_gather")
-_NAME = r"(embedding|tokens|head|block\d+)"
-_UNIT = re.compile(rf"{_NAME}(\.\.{_NAME})?$")
 
 
 def _field(word: str, line: str) -> dict[str, object]:
@@ -109,7 +81,7 @@ def _field(word: str, line: str) -> dict[str, object]:
         return {"axis": word[1:]}
     if word in _OPS:
         return {"op": word}
-    if _UNIT.match(word):
+    if all(is_unit(part) for part in word.split("..", 1)):
         return {"unit": word}
     raise ValueError(f"cannot read {word!r} in {line!r}: expected a unit, mbN, stageN, ->ppN, <-ppN, {_OPS} or @axis.")
 
@@ -123,6 +95,10 @@ class Program:
 
     lanes: Lanes
 
+    def __post_init__(self) -> None:
+        for kind in {action.kind for lane in self.lanes for action in lane}:
+            KINDS[kind.name]  # raises `Unknown`: nobody is told of it later
+
     def text(self, lane: int | None = None) -> str:
         """The program to read or edit: a heading for each lane, then an action a line."""
         chosen = range(len(self.lanes)) if lane is None else [lane]
@@ -130,7 +106,10 @@ class Program:
 
     @classmethod
     def parse(cls, text: str) -> Program:
-        """The inverse of `text`; blank lines and `#` comments are skipped. Raises `ValueError` with the line."""
+        """The inverse of `text`; blank lines and `#` comments are skipped.
+
+        Raises `ValueError` with the line, of a kind of action that there is not `Unknown`.
+        """
         lanes: list[list[Action]] = []
         for number, raw in enumerate(text.splitlines(), 1):
             line = raw.split("#")[0].strip()
@@ -143,6 +122,9 @@ class Program:
             elif line:
                 try:
                     lanes[-1].append(Action.parse(line))
+                except Unknown as error:
+                    error.args = (f"line {number}: {error}",)
+                    raise
                 except ValueError as error:
                     raise ValueError(f"line {number}: {error}") from None
         return cls(tuple(map(tuple, lanes)))

@@ -6,7 +6,8 @@ message carries that proof for free; what no later message proves is kept until 
 
 from __future__ import annotations
 
-from engine.program.program import MAKES_GRADIENT, RECEIVES, Action, Kind, Program
+from engine.program.kinds import Kind
+from engine.program.program import Action, Program
 
 Key = tuple[Kind, int, int]  # kind of the send (of the receive), stage, micro-batch
 Proofs = dict[Key, tuple[Key, ...]]
@@ -31,11 +32,11 @@ def _proofs_of(program: Program, lane: int, other: int) -> Proofs:
     used: list[Key] = []
     known: Proofs = {}
     for a in program.lanes[other]:
-        if a.kind in RECEIVES and a.peer == lane:
+        if a.kind.receives and a.peer == lane:
             kind, stage, k = key(a)
             uses, sender = (Kind.FORWARD, stage - 1) if kind is Kind.RECV_ACT else (Kind.BACKWARD, stage + 1)
-            waiting[uses, stage, k] = (RECEIVES[kind], sender, k)
-        elif a.kind is Kind.FORWARD or a.kind in MAKES_GRADIENT:
+            waiting[uses, stage, k] = (kind.other_end, sender, k)
+        elif a.kind is Kind.FORWARD or a.kind.makes_gradient:
             does = Kind.FORWARD if a.kind is Kind.FORWARD else Kind.BACKWARD
             sent = waiting.pop((does, *key(a)[1:]), None)
             used += [sent] if sent else []

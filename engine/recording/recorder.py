@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from engine.program.program import Action
+from engine.program.streams import COMPUTE_STREAM
 from engine.recording.flop_counter import Cost, counting
 from engine.recording.tables import Op
 
@@ -87,7 +88,7 @@ class Recorder:
     @contextmanager
     def compute(self, action: Action, key: tuple[str, ...]) -> Iterator[Row]:
         """Times a computation. `key` names what determines its cost: all blocks of a model cost the same."""
-        row = self.add("compute", action.kind.value, str(action), action)
+        row = self.add(COMPUTE_STREAM, action.kind.name, str(action), action)
         known = self._costs.get(key)
         self._open, self._children = row, 0
         cpu = time.thread_time_ns()

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.job.mesh import Mesh
-from engine.program.program import RECEIVES, SENDS
+from engine.program.kinds import names_where
 from engine.recording.tables import Recording
-from lab.analysis.step.step_ops import AXIS_ORDER, StepOps, step_ops
+from lab.analysis.step.step_ops import StepOps, step_ops
+from lab.wording import axis_order
 
 
 class Communication(TypedDict):
@@ -20,9 +21,6 @@ class Communication(TypedDict):
     count: int
     logical_bytes: int
     wire_bytes: int
-
-
-_MESSAGES = tuple(kind.value for pair in SENDS.items() for kind in pair)
 
 
 def communication(recording: Recording, mesh: Mesh, step: int) -> list[Communication]:
@@ -34,7 +32,7 @@ def communication(recording: Recording, mesh: Mesh, step: int) -> list[Communica
     """
     ops = step_ops(recording, step)
     rows: list[Communication] = []
-    for axis in AXIS_ORDER:
+    for axis in axis_order():
         on_axis = ops.axis == axis
         if not on_axis.any():
             continue
@@ -48,7 +46,8 @@ def communication(recording: Recording, mesh: Mesh, step: int) -> list[Communica
 
 
 def _operation(ops: StepOps) -> NDArray[np.object_]:
-    return np.asarray(np.where(ops.among("kind", _MESSAGES), ops.kind, ops.op), object)
+    messages = names_where(lambda kind: kind.moves == "message")
+    return np.asarray(np.where(ops.among("kind", messages), ops.kind, ops.op), object)
 
 
 def communication_matrix(recording: Recording, step: int, world_size: int | None = None) -> NDArray[np.int64]:
@@ -68,8 +67,8 @@ def bytes_between(recording: Recording, step: int) -> dict[tuple[int, int], int]
     """(from, to) → logical bytes of a step, of the recorded ranks; see `communication_matrix`."""
     ops = step_ops(recording, step)
     found: Counter[tuple[int, int]] = Counter()
-    sends = ops.among("kind", [k.value for k in SENDS])
-    receives = ops.among("kind", [k.value for k in RECEIVES])
+    sends = ops.among("kind", names_where(lambda kind: kind.sends))
+    receives = ops.among("kind", names_where(lambda kind: kind.receives))
     for row in np.flatnonzero(~ops.on_compute & ~receives & (ops.logical > 0)).tolist():
         rank, peers = int(ops.rank[row]), ops.peers[row]
         next_in_ring = peers[(peers.index(rank) + 1) % len(peers)]

@@ -6,14 +6,14 @@ from typing import TypedDict
 
 import numpy as np
 
+from engine.cluster.operations import COPY
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.prediction.formulas import predicted_communication
-from engine.program.program import RECEIVES, SENDS
+from engine.program.kinds import names_where
 from engine.recording.tables import Recording
-from lab.analysis.step.step_ops import AXIS_ORDER, step_ops
-
-_MESSAGES = tuple(kind.value for kind in (*SENDS, *RECEIVES))
+from lab.analysis.step.step_ops import step_ops
+from lab.wording import axis_order
 
 
 class LedgerRow(TypedDict):
@@ -32,10 +32,10 @@ def ledger(recording: Recording, job: Job, step: int, rank: int = 0) -> list[Led
     """The rows of `rank`, or of the one that stands for it, in the order dp, tp, pp, tie, world."""
     ops = step_ops(recording, step)
     mine = np.flatnonzero(~ops.on_compute & (ops.rank == ops.recorded(rank)))
-    named = np.where(ops.among("kind", _MESSAGES), ops.kind, ops.op)
+    named = np.where(ops.among("kind", names_where(lambda kind: kind.moves == "message")), ops.kind, ops.op)
     predicted = predicted_communication(job, mesh_of(job).coordinate(rank).pp)
     rows: list[LedgerRow] = []
-    for axis in AXIS_ORDER:
+    for axis in axis_order():
         on_axis = mine[ops.axis[mine] == axis]
         for op in sorted(set(named[on_axis])):
             these = on_axis[named[on_axis] == op]
@@ -46,7 +46,7 @@ def ledger(recording: Recording, job: Job, step: int, rank: int = 0) -> list[Led
                     count=len(these),
                     logical_bytes=int(ops.logical[these].sum()),
                     wire_bytes=int(ops.wire[these].sum()),
-                    predicted_bytes=predicted.get((axis, str(op))),
+                    predicted_bytes=0 if op == COPY else predicted.get((axis, str(op))),
                     seconds=float((ops.end[these] - ops.start[these]).sum() / 1e9),
                 )
             )

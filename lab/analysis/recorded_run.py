@@ -1,10 +1,11 @@
-"""What figures, reports and exports take as a run; `lab.store.stored_run.Run` is one."""
+"""What figures, reports and exports take as a run; `lab.store.stored_run.StoredRun` is one."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
 from engine.job.job import Job
+from engine.program.program import Program
 from engine.recording.tables import Recording
 
 
@@ -20,7 +21,7 @@ class HasRecording(Protocol):
 
 
 class RecordedRun(HasRecording, Protocol):
-    """With what says which run it is, and how it ended."""
+    """With what says which run it is, what it ran, and how it ended."""
 
     @property
     def id(self) -> str: ...
@@ -28,3 +29,7 @@ class RecordedRun(HasRecording, Protocol):
     def status(self) -> str: ...
     @property
     def message(self) -> str: ...
+    @property
+    def program(self) -> Program: ...
+    @property
+    def steps(self) -> list[dict[str, Any]]: ...

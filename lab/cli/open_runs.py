@@ -9,7 +9,8 @@ from pathlib import Path
 
 from engine import HOME
 from engine.job.errors import JobRefused
-from lab.store.stored_run import Run, RunCorrupt, RunNotFound, StoreError, load
+from lab.facade import Run, load
+from lab.store.stored_run import RunCorrupt, RunNotFound, StoreError
 
 _FORESEEN = (JobRefused, RunCorrupt, RunNotFound, StoreError, OSError)
 

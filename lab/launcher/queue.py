@@ -1,38 +1,63 @@
 """The queue of launches: runs that a dashboard or a notebook wishes, carried out one after the other.
 
-Who carries them out is a process of its own, the worker (`lab.launcher.worker`), so a run goes on when the server that
-wished it ends. Nobody has to watch the worker: whoever adds or looks makes sure that there is one if there is work,
-and says of the launches of a worker that died what became of them.
+A launch is a run folder with status "queued". Who carries it out is a process of its own, the worker
+(`lab.launcher.worker`), so a run goes on when the server that wished it ends. Nobody has to watch the worker: whoever
+adds or looks makes sure that there is one if there is work, and says of the runs of a worker that died what became of
+them.
 """
 
 from __future__ import annotations
 
+import shutil
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.launcher.table import Launch, LaunchTable, State
-from lab.launcher.worker_lock import LOG, Seat, end_worker
-from lab.store.folder import read_entry
+from lab.launcher.markers import Markers
+from lab.launcher.worker_lock import WorkerLock, end_worker, why_none_starts
+from lab.store.folder import RunInfo, Status, read_entry
+from lab.store.notes import LONGEST_NAME, read_notes, write_notes
 from lab.store.store import RunNotFound, Store, StoreError, settle
 from lab.wording import one_line
 
 if TYPE_CHECKING:
     from engine.job.job import Job
 
-__all__ = ["Launch", "LaunchQueue", "State"]
+__all__ = ["Launch", "LaunchQueue"]
 
 IDLE = 120.0
 """Seconds that a worker stays when there is nothing to do, with torch loaded for the next launch."""
 ANSWER_WITHIN = 5.0
-"""Seconds that a worker has to end a launch that is cancelled; then it is killed."""
+"""Seconds that a worker has to end a run that is cancelled; then it is killed."""
 _LOOK = 0.1  # seconds between looks while waiting
 
-STOPPED = "stopped by the user"
+CANCELLED_EARLY = "cancelled before it began"
 UNANSWERED = "stopped by the user; the process that carried it out did not answer and was ended"
 KILLED = "the process that carried it out was killed, and the run with it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A run as the queue sees it.
+
+    state: the run's status; "queued" until it begins. message: why it ended as it did, or why it still waits. name:
+    what its wisher calls it. steps_done counts whole steps. cancelling: somebody asked to stop it while it went on.
+    """
+
+    id: str
+    job: Job
+    state: Status
+    message: str = ""
+    name: str = ""
+    steps_done: int = 0
+    cancelling: bool = False
+
+    @property
+    def active(self) -> bool:
+        """Whether it is still to end."""
+        return self.state in ("queued", "running")
 
 
 class LaunchQueue:
@@ -44,56 +69,57 @@ class LaunchQueue:
 
     def __init__(self, store: Store | None = None, idle: float = IDLE, answer_within: float = ANSWER_WITHIN) -> None:
         self.store = store or Store()
-        self._table = LaunchTable(self.store.root)
+        self._markers = Markers(self.store.root)
         self._idle, self._answer_within = idle, answer_within
 
     def add(self, job: Job, parity: bool = True, name: str = "") -> Launch:
-        """Puts `job` at the end of the queue, and sees to it that somebody carries it out. name: of its run too.
+        """Puts `job` at the end of the queue, and sees to it that somebody carries it out. name: of its run.
 
         Raises `JobRefused` for a job that cannot run here; then nothing was written.
         """
         from lab.running.execute import refuse
-        from lab.store.notes import LONGEST_NAME
 
         job = _found_anywhere(job)
         refuse(job, parity=parity, store=self.store)
-        number = self._table.add(job, parity, one_line(name)[:LONGEST_NAME])
+        run_id = self._create(job, parity, one_line(name)[:LONGEST_NAME])
         with suppress(StoreError):  # it is in the queue; whoever looks next tries again, and hears the trouble
             self.ensure_worker()
-        return self._get(number)
-
-    def launches(self, limit: int = 50) -> list[Launch]:
-        """The newest first."""
-        self.ensure_worker()
-        return self._table.newest(limit)
+        return self._get(run_id)
 
     def active(self) -> list[Launch]:
         """What is under way or waits, in the order in which it comes."""
         self.ensure_worker()
-        return self._table.active()
+        ids = [*self._markers.taken("busy"), *self._markers.waiting()]
+        return [launch for launch in map(self._found, ids) if launch is not None and launch.active]
 
-    def get(self, number: int) -> Launch:
-        """Raises `RunNotFound` if there is no such launch."""
+    def get(self, run_id: str) -> Launch:
+        """Raises `RunNotFound` if there is no such run."""
         self.ensure_worker()
-        return self._get(number)
+        return self._get(run_id)
 
-    def carrying_out(self, run_id: str) -> Launch | None:
-        """The launch under way whose run this is; None if the queue does not carry it out."""
+    def has(self, run_id: str) -> bool:
+        """Whether the queue carries this run out, or will."""
         self.ensure_worker()
-        return self._table.carrying_out(run_id)
+        return run_id in (*self._markers.taken("busy"), *self._markers.waiting())
 
-    def cancel(self, number: int) -> Launch:
+    def cancel(self, run_id: str) -> Launch:
         """Ends a launch: at once if it still waits, within about a second if it is under way; see `wait`.
 
-        One that has ended stays as it is. Raises `RunNotFound` if there is no such launch.
+        One that has ended stays as it is. Raises `RunNotFound` if there is no such run.
         """
-        self._table.cancel(number)
-        return self.get(number)
+        launch = self._get(run_id)
+        if self._markers.take(run_id, "cancelled"):
+            self._settle_cancelled(run_id)
+        elif run_id in self._markers.taken("busy"):
+            self._markers.ask_to_stop(run_id)
+        elif launch.state == "queued":  # somebody has removed its marker
+            self._end(run_id, "stopped", CANCELLED_EARLY)
+        return self.get(run_id)
 
-    def wait(self, number: int, seconds: float) -> Launch:
+    def wait(self, run_id: str, seconds: float) -> Launch:
         """The launch when it has ended, or as it is after so many seconds."""
         deadline = time.monotonic() + seconds
-        while (launch := self.get(number)).active and time.monotonic() < deadline:
+        while (launch := self.get(run_id)).active and time.monotonic() < deadline:
             time.sleep(_LOOK)
         return launch
 
@@ -103,53 +129,108 @@ class LaunchQueue:
         Cheap enough for every look at the queue. It also ends a worker that does not answer, and settles what a dead
         one left behind.
         """
-        if not self._table.any_active():
+        if not any((self._markers.waiting(), self._markers.taken("busy"), self._markers.taken("cancelled"))):
             return False
-        for worker in self._table.overdue(self._answer_within):
-            end_worker(worker)
+        for run_id in self._markers.taken("busy"):
+            asked, worker = self._markers.asked_to_stop(run_id), self._markers.worker_of(run_id)
+            if worker is not None and asked is not None and asked < time.time() - self._answer_within:
+                end_worker(worker)
         while True:
-            seat = Seat.take(self.store.root)
-            if seat is None:
+            lock = WorkerLock.take(self.store.root)
+            if lock is None:
                 return True
-            with seat:
+            with lock:
                 self._settle()
-                if self._table.waiting():
-                    return self._start(seat)
-            # whoever added meanwhile found the seat taken, by us, and relied on it
-            if not self._table.waiting():
+                if self._markers.waiting():
+                    return self._start(lock)
+            # whoever added meanwhile found the lock taken, by us, and relied on it
+            if not self._markers.waiting():
                 return False
 
-    def _start(self, seat: Seat) -> bool:
-        if not seat.may_start():
-            times, log = seat.futile_starts(), self.store.root / LOG
-            words = f"the process that carries out launches ended {times} times before it began: see {log}"
-            self._table.explain_waiting(words)
+    def _start(self, lock: WorkerLock) -> bool:
+        if not lock.may_start():
             return False
-        seat.start_worker(self._idle)
+        lock.start_worker(self._idle)
         return True
 
-    def _settle(self) -> None:
-        """Says how the launches ended that a worker left behind. Only who has the seat knows that none carries them
-        out.
-        """
-        for number, run_id, cancelled in self._table.abandoned():
-            self._table.end(number, *_ending(self.store, run_id, cancelled))
+    def _create(self, job: Job, parity: bool, name: str) -> str:
+        """The folder of a run that waits, and its marker."""
+        from engine.program.compile import compile_job
 
-    def _get(self, number: int) -> Launch:
-        launch = self._table.get(number)
-        if launch is None:
-            raise RunNotFound(f"there is no launch {number} in {self.store.root}.")
+        def fill(draft: Path, info: RunInfo) -> None:
+            (draft / "live").mkdir()
+            (draft / "program.txt").write_text(compile_job(job).text(), encoding="utf-8")
+            if name:
+                write_notes(draft, name=name)
+
+        info = self.store.create(job, (), fill, status="queued", owner=None, parity=parity)
+        try:
+            self._markers.put(info.id)
+        except StoreError:
+            shutil.rmtree(self.store.folder(info.id), ignore_errors=True)
+            raise
+        return info.id
+
+    # -- what became of them -------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Says how the runs ended that a worker left behind. Only who has the lock knows that none carries them out."""
+        for run_id in self._markers.taken("cancelled"):
+            self._settle_cancelled(run_id)
+        for run_id in self._markers.taken("busy"):
+            status = settle(self._info(run_id)).status
+            if status in ("queued", "running", "killed"):
+                asked = self._markers.asked_to_stop(run_id) is not None
+                self._end(run_id, *(("stopped", UNANSWERED) if asked else ("killed", KILLED)))
+            self._markers.remove(run_id)
+
+    def _settle_cancelled(self, run_id: str) -> None:
+        self._end(run_id, "stopped", CANCELLED_EARLY)
+        self._markers.remove(run_id)
+
+    def _end(self, run_id: str, status: Status, message: str) -> None:
+        info = self._info(run_id)
+        if info.status not in ("corrupt", "stopped"):
+            self.store.write(replace(info, status=status, message=message))
+
+    def _info(self, run_id: str) -> RunInfo:
+        return read_entry(self.store.folder(run_id)).info
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def _get(self, run_id: str) -> Launch:
+        if (launch := self._found(run_id)) is None:
+            raise RunNotFound(f"there is no run {run_id!r} in {self.store.root}.")
         return launch
 
+    def _found(self, run_id: str) -> Launch | None:
+        """None where there is no such run, or it is damaged."""
+        from engine.job.job import Job
 
-def _ending(store: Store, run_id: str | None, cancelled: bool) -> tuple[State, str]:
-    """How a launch ended whose worker is gone: as its run says, which may have been over already."""
-    folder = None if run_id is None else next((path for path in store.folders() if path.name == run_id), None)
-    if folder is not None:
-        info = settle(read_entry(folder).info)
-        if info.status in ("finished", "failed", "stopped"):
-            return info.status, info.message
-    return ("stopped", UNANSWERED) if cancelled else ("failed", KILLED)
+        folder = self.store.folder(run_id)
+        if folder not in self.store.folders():
+            return None
+        entry = read_entry(folder)
+        info = settle(entry.info)
+        if info.status == "corrupt":
+            return None
+        asked = self._markers.asked_to_stop(run_id) is not None
+        return Launch(
+            id=run_id, job=Job.from_options(**info.job), state=info.status, message=self._message(info),
+            name=read_notes(folder).name, steps_done=entry.digest.get("steps", 0) or _steps_so_far(folder),
+            cancelling=asked and info.status == "running",
+        )  # fmt: skip
+
+    def _message(self, info: RunInfo) -> str:
+        return info.message or (why_none_starts(self.store.root) if info.status == "queued" else "")
+
+
+def _steps_so_far(folder: Path) -> int:
+    """Whole steps of a run that goes on: a line each."""
+    try:
+        return (folder / "live" / "metrics.jsonl").read_bytes().count(b"\n")
+    except OSError:
+        return 0
 
 
 def _found_anywhere(job: Job) -> Job:

@@ -1,7 +1,7 @@
-"""`python -m lab.launcher.worker ROOT`: carries out the launches of the store in ROOT, one after the other.
+"""`python -m lab.launcher.worker ROOT`: carries out the queued runs of the store in ROOT, one after the other.
 
-It keeps the process with torch loaded warm between launches, and leaves when there has been nothing to do for a while,
-or nothing is left after a cancelled launch. There is one per store; another one that is started leaves at once.
+It keeps the process with torch loaded warm between runs, and leaves when there has been nothing to do for a while, or
+nothing is left after a cancelled run. There is one per store; another one that is started leaves at once.
 """
 
 from __future__ import annotations
@@ -12,149 +12,120 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from lab.launcher.markers import Markers
 from lab.launcher.queue import IDLE as DEFAULT_IDLE
-from lab.launcher.queue import STOPPED
-from lab.launcher.table import Launch, LaunchTable, State
-from lab.launcher.worker_lock import IDLE, Seat
-from lab.store.folder import Owner, read_entry
-from lab.store.notes import LONGEST_NAME, write_notes
+from lab.launcher.worker_lock import IDLE, WorkerLock
+from lab.store.folder import Owner, RunInfo, read_entry
 from lab.store.store import Store, StoreError
 
-if TYPE_CHECKING:
-    from lab.running.execution import Progress
-
-LOOK = 0.2  # seconds between looks at the table
-DIFFERS = "its numbers differ from those of one process"
+LOOK = 0.2  # seconds between looks at the queue
 
 
-class Watched:
-    """A launch under way: tells the table how far it is, and hears from it when to stop, in a thread of its own.
+@contextmanager
+def listening(run_id: str, markers: Markers) -> Iterator[threading.Event]:
+    """An event that is set once somebody asks to stop the run."""
+    asked, over = threading.Event(), threading.Event()
 
-    A table that cannot be used for the moment does not end the run. A run that was stopped counts as ended from then
-    on, though the tables of what it did are still to be made. The run is called what the launch is.
-    """
+    def listen() -> None:
+        while not over.wait(LOOK):
+            if markers.asked_to_stop(run_id) is not None:
+                asked.set()
+                return
 
-    def __init__(self, launch: Launch, table: LaunchTable, store: Store) -> None:
-        self.cancel = threading.Event()
-        self._number, self._name, self._table, self._store = launch.id, launch.name, table, store
-        self._state: State = "starting"
-        self._run_id = ""
-        self._steps_done = self._told = 0
-        self._over, self._telling = threading.Event(), threading.Lock()
-        self._thread = threading.Thread(target=self._loop, name="shardlab-watched", daemon=True)
-
-    def __enter__(self) -> Watched:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def __call__(self, progress: Progress) -> None:
-        """Steps may be done many times in each look, so the thread tells of them."""
-        if self._name and not self._run_id:
-            self._pass_the_name_on(progress.run_id)
-        self._run_id = progress.run_id
-        if progress.step is not None:
-            self._steps_done = progress.step + 1
-        if progress.phase in ("starting", "ready"):
-            self._state = "starting" if progress.phase == "starting" else "running"
-            self._tell()
-
-    def _loop(self) -> None:
-        while not self._over.wait(LOOK):
-            with suppress(StoreError):
-                self._look()
-
-    def _look(self) -> None:
-        if self._table.cancel_asked(self._number):
-            self.cancel.set()
-        if self._steps_done != self._told:
-            self._told = self._steps_done
-            self._tell()
-        if self.cancel.is_set() and self._run_id and self._is_stopped():
-            self._table.end(self._number, "stopped", STOPPED)
-
-    def _is_stopped(self) -> bool:
-        return read_entry(self._store.folder(self._run_id)).info.status == "stopped"
-
-    def _pass_the_name_on(self, run_id: str) -> None:
-        with suppress(ValueError, StoreError):  # a name is no reason to end a run
-            write_notes(self._store.folder(run_id), name=self._name[:LONGEST_NAME])
-
-    def _tell(self) -> None:
-        with suppress(StoreError), self._telling:  # in turn, lest old news follow the new
-            self._table.tell(self._number, self._state, self._run_id, self._steps_done)
+    thread = threading.Thread(target=listen, name="shardlab-stop-listener", daemon=True)
+    thread.start()
+    try:
+        yield asked
+    finally:
+        over.set()
+        thread.join()
 
 
 class Worker:
-    """Has the seat, and takes launches until there is nothing to do for `idle` seconds."""
+    """Has the lock, and takes runs until there is nothing to do for `idle` seconds."""
 
-    def __init__(self, store: Store, seat: Seat, idle: float) -> None:
-        self._store, self._seat, self._idle = store, seat, idle
-        self._table = LaunchTable(store.root)
+    def __init__(self, store: Store, lock: WorkerLock, idle: float) -> None:
+        self._store, self._lock, self._idle = store, lock, idle
+        self._markers = Markers(store.root)
         self._me = Owner.this_process()
-        self._last_work = time.monotonic()
+        self._last_work: float | None = None  # None where nothing is to be kept warm for a next run
 
     def serve(self) -> None:
-        """Raises `StoreError` if the table cannot be used."""
+        """Raises `StoreError` if the queue cannot be used."""
         while True:
-            launch = self._table.take(self._me)
-            self._seat.came_to_work()
-            if launch is not None:
-                self._carry_out(launch)
-                self._last_work = time.monotonic()
+            info = self._take()
+            self._lock.came_to_work()
+            if info is not None:
+                stopped = self._carry_out(info)
+                self._last_work = None if stopped else time.monotonic()
             elif not self._done():
                 time.sleep(LOOK)
             elif not self._back():
                 return
 
+    def _take(self) -> RunInfo | None:
+        """The run whose turn it is, now ours. One that cannot be read is passed over."""
+        for run_id in self._markers.waiting():
+            if self._markers.take(run_id, "busy"):
+                self._markers.sign(run_id, self._me)
+                info = read_entry(self._store.folder(run_id)).info
+                if info.status == "queued":
+                    return info
+                _log(f"run {run_id} is passed over: {info.message or info.status}")
+                self._markers.remove(run_id)
+        return None
+
     def _done(self) -> bool:
-        """After a cancelled launch nobody shall find processes; after any other the next may come soon."""
-        idle = time.monotonic() - self._last_work > self._idle
-        return idle or self._table.last_was_stopped() or not self._seat.is_there()
+        """After a cancelled run nobody shall find processes; after any other the next may come soon."""
+        return self._last_work is None or time.monotonic() - self._last_work > self._idle or not self._lock.is_there()
 
     def _back(self) -> bool:
-        """Gives the seat up, and takes it again if somebody has added a launch, relying on it, in this very moment."""
-        self._seat.leave()
-        if not self._table.waiting() or (seat := Seat.take(self._store.root)) is None:
+        """Gives the lock up, and takes it again if somebody has added a run, relying on it, in this very moment."""
+        self._lock.leave()
+        if not self._markers.waiting() or (lock := WorkerLock.take(self._store.root)) is None:
             return False
-        self._seat = seat
+        self._lock = lock
         return True
 
-    def _carry_out(self, launch: Launch) -> None:
-        _log(f"launch {launch.id} begins")
+    def _carry_out(self, info: RunInfo) -> bool:
+        """Whether the run was stopped by the user."""
+        _log(f"run {info.id} begins")
         try:
-            state, message = self._run(launch)
-        except KeyboardInterrupt:
-            self._table.end(launch.id, "stopped", "the process that carried it out was asked to end")
-            raise
-        self._table.end(launch.id, state, message)
-        _log(f"launch {launch.id} {state}{': ' if message else ''}{message}")
+            message = self._run(info)
+        finally:
+            self._markers.remove(info.id)
+        status = read_entry(self._store.folder(info.id)).info.status
+        _log(f"run {info.id} {status}{': ' if message else ''}{message}")
+        return status == "stopped"
 
-    def _run(self, launch: Launch) -> tuple[State, str]:
-        """Carries the launch out; how it ended."""
-        from engine.job.errors import JobRefused
+    def _run(self, info: RunInfo) -> str:
+        """Carries the run out; what went wrong. How it ended stands in its folder."""
+        from engine.job.job import Job
         from engine.processes.launch import RunCancelled
         from lab.running.execute import run_job
 
         try:
-            with Watched(launch, self._table, self._store) as watched:
-                run = run_job(
-                    launch.job, parity=launch.parity, on_progress=watched, cancel=watched.cancel, store=self._store
-                )
+            job = Job.from_options(**info.job)
+            with listening(info.id, self._markers) as asked:
+                run_job(job, parity=info.parity, cancel=asked, store=self._store, queued=info)
         except RunCancelled:
-            return "stopped", STOPPED
-        except JobRefused as error:
-            return "refused", str(error)
-        except Exception as error:  # whatever it is, who wished it shall read it and the next launch shall run
-            return "failed", str(error) or type(error).__name__
-        return "finished", DIFFERS if run.summary["parity"]["passed"] is False else ""
+            return ""
+        except Exception as error:  # whatever it is, who wished it shall read it and the next run shall begin
+            message = str(error) or type(error).__name__
+            self._never_began(info, message)
+            return message
+        return ""
+
+    def _never_began(self, info: RunInfo, message: str) -> None:
+        """Says in its folder why a run failed that did not come so far as to say it itself."""
+        if read_entry(self._store.folder(info.id)).info.status == "queued":
+            with suppress(StoreError):
+                self._store.write(replace(info, status="failed", message=message))
 
 
 def _log(words: str) -> None:
@@ -162,11 +133,11 @@ def _log(words: str) -> None:
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {words}", file=sys.stderr, flush=True)
 
 
-def _take_seat(root: Path) -> Seat | None:
+def _take_lock(root: Path) -> WorkerLock | None:
     """Somebody who only looks has it for a moment; a worker keeps it."""
     for _ in range(5):
-        if (seat := Seat.take(root)) is not None:
-            return seat
+        if (lock := WorkerLock.take(root)) is not None:
+            return lock
         time.sleep(LOOK)
     return None
 
@@ -174,20 +145,20 @@ def _take_seat(root: Path) -> Seat | None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m lab.launcher.worker", description=__doc__)
     parser.add_argument("root", metavar="ROOT", type=Path, help="the folder of the store")
-    parser.add_argument("--seat", type=int, metavar="FD", help="the locked file, from whoever starts a worker")
+    parser.add_argument("--lock", type=int, metavar="FD", help="the locked file, from whoever starts a worker")
     args = parser.parse_args()
     root = args.root.absolute()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the system ends: the run is stopped, not killed
     sys.argv = ["python", "-m", "lab.launcher.worker", str(root)]  # what a report says its run was started by
     try:
-        seat = Seat.passed_on(root, args.seat) if args.seat is not None else _take_seat(root)
-        if seat is None:
+        lock = WorkerLock.passed_on(root, args.lock) if args.lock is not None else _take_lock(root)
+        if lock is None:
             return 0
         from engine.processes.launch import warm
 
         warm()  # torch loads in a process of its own while this one looks for work
-        Worker(Store(root), seat, float(os.environ.get(IDLE, DEFAULT_IDLE))).serve()
+        Worker(Store(root), lock, float(os.environ.get(IDLE, DEFAULT_IDLE))).serve()
     except StoreError as error:
         _log(str(error))
         return 1

@@ -1,6 +1,6 @@
 """The one worker of a store, seen from outside: whether there is one, how it starts, and how one that hangs ends.
 
-A worker lives as long as it holds the lock on `launches.lock`, its seat. Whoever starts one takes the seat first and
+A worker lives as long as it holds the lock on `launches.lock`. Whoever starts one takes the lock first and
 passes the locked file on, so there is never a moment in which a second could start.
 """
 
@@ -23,25 +23,25 @@ from lab.store.folder import Owner
 from lab.store.store import StoreError
 
 IDLE = "SHARDLAB_LAUNCH_IDLE"  # environment: after how many seconds without work a worker leaves
-SEAT, LOG = "launches.lock", "launches.log"
+LOCK, LOG = "launches.lock", "launches.log"
 MOST_LOG_BYTES = 1_000_000  # a longer log is begun anew
 FUTILE_STARTS, PAUSE = 3, 10.0  # after so many workers that never came to work: the seconds between further ones
 GONE_WITHIN = 3.0  # seconds for the killed to be gone
 
 
-class Seat:
+class WorkerLock:
     """The locked file. In it stands how often a worker was started since one last came to work."""
 
     def __init__(self, root: Path, fd: int) -> None:
-        self._path, self._fd = root / SEAT, fd
+        self._path, self._fd = root / LOCK, fd
 
     @classmethod
-    def take(cls, root: Path) -> Seat | None:
+    def take(cls, root: Path) -> WorkerLock | None:
         """None if another has it. Raises `StoreError` if the folder cannot be written."""
         try:
-            fd = os.open(root / SEAT, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fd = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise StoreError.writing(root / SEAT, error) from error
+            raise StoreError.writing(root / LOCK, error) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -50,19 +50,19 @@ class Seat:
         return cls(root, fd)
 
     @classmethod
-    def passed_on(cls, root: Path, fd: int) -> Seat:
-        """In a new worker: the seat that whoever started it took. Its own children shall not keep it."""
+    def passed_on(cls, root: Path, fd: int) -> WorkerLock:
+        """In a new worker: the lock that whoever started it took. Its own children shall not keep it."""
         os.set_inheritable(fd, False)
         return cls(root, fd)
 
-    def __enter__(self) -> Seat:
+    def __enter__(self) -> WorkerLock:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.leave()
 
     def leave(self) -> None:
-        """Gives the seat up, unless it was passed on."""
+        """Gives the lock up, unless it was passed on."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -84,7 +84,7 @@ class Seat:
         return self.futile_starts() < FUTILE_STARTS or time.time() - os.fstat(self._fd).st_mtime > PAUSE
 
     def start_worker(self, idle: float) -> None:
-        """Starts a process that outlives this one and has the seat. Raises `StoreError` if there can be none."""
+        """Starts a process that outlives this one and has the lock. Raises `StoreError` if there can be none."""
         root = self._path.parent
         package = str(HOME.resolve().parent)
         inherited = os.environ.get("PYTHONPATH")
@@ -93,7 +93,7 @@ class Seat:
             os.pwrite(self._fd, b".", self.futile_starts())
             with (root / LOG).open(_log_mode(root / LOG)) as log:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "lab.launcher.worker", str(root), "--seat", str(self._fd)],
+                    [sys.executable, "-P", "-m", "lab.launcher.worker", str(root), "--lock", str(self._fd)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -106,6 +106,14 @@ class Seat:
         except OSError as error:
             raise StoreError(f"no process could be started that carries out launches: {error}.") from error
         threading.Thread(target=process.wait, name="shardlab-launch-worker", daemon=True).start()  # no zombie
+
+
+def why_none_starts(root: Path) -> str:
+    """Why a run still waits although workers were started; "" if nothing is wrong."""
+    with suppress(OSError):
+        if (times := (root / LOCK).stat().st_size) >= FUTILE_STARTS:
+            return f"the process that carries out launches ended {times} times before it began: see {root / LOG}"
+    return ""
 
 
 def _log_mode(log: Path) -> Literal["ab", "wb"]:

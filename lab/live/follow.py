@@ -23,7 +23,7 @@ from lab.live.newest import Newest, from_lines, from_tables
 from lab.live.snapshot import RankNow, Snapshot, eta_seconds, rank_now, seconds_so_far
 from lab.store.folder import WHOLE, Entry, RunInfo, read_entry
 from lab.store.store import Store, settle
-from lab.store.stored_run import Run, RunCorrupt
+from lab.store.stored_run import RunCorrupt, StoredRun
 
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, pa.ArrowException, RunCorrupt)
 
@@ -56,7 +56,7 @@ class LiveRun:
             if (self._folder / "live").is_dir():
                 self._follow(self._job)
             elif info.status != "running" and not self._ended:  # else its tables are just being made
-                self._take_tables(Run(Entry(info, entry.digest), self._store))
+                self._take_tables(StoredRun(Entry(info, entry.digest), self._store))
         except (*_DAMAGE, JobRefused) as error:
             return self._stays(str(error), info)
         self._last = self._snapshot(info, self._job)
@@ -93,7 +93,7 @@ class LiveRun:
             return True
         return not known.recording.metrics.num_rows and bool(rows) and rows[-1].step >= step
 
-    def _take_tables(self, run: Run) -> None:
+    def _take_tables(self, run: StoredRun) -> None:
         recording = run.recording
         peaks = {row["rank"]: row["total_peak"] for row in run.summary["memory"]["per_rank"]}
         self._newest = from_tables(recording, peaks)

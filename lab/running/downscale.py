@@ -37,7 +37,11 @@ def scaled_down(job: Job, most_ranks: int = MOST_RANKS) -> Job:
     )
     heads = max(4, degrees["tp"])
     model = Model(
-        layers=max(4, _LAYERS_A_STAGE * pp * plan.chunks), heads=heads, hidden=16 * heads, tied=job.model.tied
+        family=job.model.family,
+        layers=max(4, _LAYERS_A_STAGE * pp * plan.chunks),
+        heads=heads,
+        hidden=16 * heads,
+        tied=job.model.tied,
     )
     return replace(job, model=model, plan=plan, training=Training(batch=dp * plan.microbatches))
 

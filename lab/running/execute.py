@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from lab.running.execution import Execution, OnProgress, reference_file
 from lab.store.clusters import check_on, find_cluster
+from lab.store.folder import RunInfo
 from lab.store.store import Store
-from lab.store.stored_run import Run
+from lab.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
     from engine.job.job import Job
@@ -56,11 +57,12 @@ def run_job(
     on_progress: OnProgress | None = None,
     cancel: threading.Event | None = None,
     store: Store | None = None,
-) -> Run:
+    queued: RunInfo | None = None,
+) -> StoredRun:
     """Trains `job` on real processes and returns the finished run.
 
     program: what the ranks execute, for one written by hand; default: what the plan compiles to. Either is
-    checked.
+    checked. queued: a run whose folder is there already and whose turn it is; default: a new one.
 
     Raises `JobRefused` before anything is started or written; `RunFailed` if a process fails, `RunCancelled`
     if `cancel` gets set, `StoreError` if the run folder cannot be written. However it ends, the folder says
@@ -71,7 +73,7 @@ def run_job(
     refuse(job, parity=parity, store=store)
     chosen = checked_program(job, program)
     _load()
-    info = store.create(job, command=tuple(sys.argv))
+    info = store.create(job, tuple(sys.argv), parity=parity) if queued is None else store.begin(queued)
     with store.executing(info.id):
         return Execution(job, chosen, parity, on_progress, store, info, began).run(cancel)
 

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from lab.store.clusters import find_cluster
 from lab.store.folder import Entry, RunInfo, digest, write_whole
 from lab.store.store import Store, StoreError
-from lab.store.stored_run import Run
+from lab.store.stored_run import Known, StoredRun
 
 if TYPE_CHECKING:
     from engine.job.job import Job
     from engine.program.program import Program
+    from engine.recording.tables import Recording
     from lab.store.summary import Outcome
 
 Event = dict[str, Any]
@@ -96,7 +97,7 @@ class Execution:
     def folder(self) -> Path:
         return self.store.folder(self.info.id)
 
-    def run(self, cancel: threading.Event | None) -> Run:
+    def run(self, cancel: threading.Event | None) -> StoredRun:
         from engine.processes.launch import RunCancelled, RunFailed
 
         try:
@@ -203,7 +204,7 @@ class Execution:
 
     # -- ending ----------------------------------------------------------------------------------------------
 
-    def _finish(self) -> Run:
+    def _finish(self) -> StoredRun:
         self._tell("finishing")
         resident, fingerprints = self._told("rss_bytes"), self._told("fingerprint")
         return self._keep(replace(self.info, status="finished", resident_bytes=resident, fingerprints=fingerprints))
@@ -232,7 +233,7 @@ class Execution:
             return None
         return StoreError.writing(Path(found[3] or self.folder), OSError(int(found[1]), found[2]))
 
-    def _keep(self, info: RunInfo) -> Run:
+    def _keep(self, info: RunInfo) -> StoredRun:
         """Makes the tables and the summary; `run.json` comes last, so that "finished" means everything is
         there.
         """
@@ -245,15 +246,20 @@ class Execution:
         finalize(self.folder)
         recording = read_recording(self.folder)
         summary = summarise(info, self.job, self.program, recording, self._outcome())
-        run = Run(Entry(info, digest(summary)), self.store)  # with what is at hand: no need to read
-        run.__dict__.update(job=self.job, program=self.program, recording=recording, summary=summary)
+        run = self._stored(info, recording, summary)
         if self.job.hardware.cluster and info.status == "finished":
-            from lab.running.simulation import replay_numbers
+            from lab.running.simulation import replay_numbers, replayed
 
-            summary["replay"] = replay_numbers(run.replay())
+            summary |= {"replay": replay_numbers(replayed(run))}
+            run = self._stored(info, recording, summary)
         write_whole(self.folder / "summary.json", json.dumps(summary, indent=2, allow_nan=False))
         self.store.write(info)
         return run
+
+    def _stored(self, info: RunInfo, recording: Recording, summary: dict[str, Any]) -> StoredRun:
+        """The run with what is at hand: no need to read it."""
+        known = Known(self.job, self.program, recording, summary)
+        return StoredRun(Entry(info, digest(summary)), self.store, known)
 
     def _complete_metrics(self) -> None:
         """Writes the metrics again with the reference losses, which may arrive after the steps they

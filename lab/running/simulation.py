@@ -6,6 +6,7 @@ and puts what it finds on the cluster. It needs no store; with `keep` it becomes
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from dataclasses import replace
@@ -20,7 +21,7 @@ from engine.job.schedules import SCHEDULES
 from lab.store.clusters import check_on, default_cluster, find_cluster
 from lab.store.folder import Entry, RunInfo, digest, write_whole
 from lab.store.store import Store, new_info
-from lab.store.stored_run import Run, RunCorrupt
+from lab.store.stored_run import Known, RunCorrupt, StoredRun
 
 if TYPE_CHECKING:
     from engine.cluster.cluster import Cluster
@@ -47,7 +48,7 @@ def simulate(
     store: Store | None = None,
     by_hand: Any = None,
     **options: Any,
-) -> Run:
+) -> StoredRun:
     """Says what a plan would do on a cluster; see `lab.simulate`. by_hand: a schedule, as text or a function."""
     store = store or Store()
     chosen = job_to_simulate(model, job, options)
@@ -102,7 +103,7 @@ def _orders(job: Job, microbatches: int) -> bool:
 
 def simulate_job(
     job: Job, cluster: Cluster, program: Program | None = None, store: Store | None = None, keep: bool = False
-) -> Run:
+) -> StoredRun:
     """One step of `job` on `cluster`. Raises `JobRefused` for what makes no sense there.
 
     keep: in the store; else in memory, and nothing is left behind, unless the store exists: then it keeps templates.
@@ -143,11 +144,12 @@ def check(job: Job, cluster: Cluster) -> None:
 def _check_countable(job: Job, cluster: Cluster) -> None:
     """Raises `JobRefused` for what would overflow: bytes of a rank, FLOPs of an operation, picoseconds of a step."""
     from engine.cluster.roofline import peak_flops
+    from engine.model.units import one_of_each_kind
     from engine.prediction.formulas import activation_bytes, model_flops, parameters
     from engine.prediction.replay.replay import MOST_SECONDS
 
     model, plan = job.model, job.plan
-    kept = sum(activation_bytes(job, unit) for unit in ("embedding", "block0", "head"))
+    kept = sum(activation_bytes(job, unit) for unit in one_of_each_kind(model))
     held = max(parameters(job) * job.precision.state, kept * model.layers * plan.microbatches)
     flops = model_flops(job)
     if held > MOST_BYTES or flops > MOST_FLOPS * model.layers * plan.microbatches * plan.dp:
@@ -163,7 +165,9 @@ def _check_countable(job: Job, cluster: Cluster) -> None:
         )
 
 
-def _run(job: Job, program: Program, recording: Recording, cluster: Cluster, store: Store | None, began: float) -> Run:
+def _run(
+    job: Job, program: Program, recording: Recording, cluster: Cluster, store: Store | None, began: float
+) -> StoredRun:
     from lab.store.simulated_summary import summarise_simulated
 
     info = new_info(
@@ -171,12 +175,10 @@ def _run(job: Job, program: Program, recording: Recording, cluster: Cluster, sto
         device=cluster.nodes[0].device.name, backend_reason=f"as cluster {cluster.name} is described",
     )  # fmt: skip
     summary = summarise_simulated(info, job, program, recording, cluster, time.perf_counter() - began)
-    run = Run(Entry(info, digest(summary)), store or Store())
-    run.__dict__.update(job=job, program=program, recording=recording, summary=summary, cluster=cluster)
-    return run
+    return StoredRun(Entry(info, digest(summary)), store or Store(), Known(job, program, recording, summary, cluster))
 
 
-def replayed(run: Run, cluster: str | Cluster | None = None) -> Run:
+def replayed(run: StoredRun, cluster: str | Cluster | None = None) -> StoredRun:
     """A run as another cluster would carry it out; see `Run.replay`."""
     from engine.cluster.cluster import Cluster
     from engine.prediction.replay.replay import replay
@@ -210,30 +212,25 @@ def default_name(job: Job) -> str:
     return default_cluster(job, published=False)
 
 
-def replay_numbers(replay: Run) -> dict[str, Any]:
+def replay_numbers(replay: StoredRun) -> dict[str, Any]:
     """What a run's summary says of its replay."""
     found = replay.summary
     return {key: found[key] for key in ("cluster", "step_seconds")} | {"bubble": found["bubble"]["replayed"]}
 
 
-def kept(run: Run, store: Store) -> Run:
+def kept(run: StoredRun, store: Store) -> StoredRun:
     """The simulation as a run in the store. Raises `StoreError`."""
     from engine.recording.parquet import write_recording
 
     def fill(draft: Path, info: RunInfo) -> None:
-        import json
-
-        summary = run.summary | {"run": info.id}
         write_recording(draft, run.recording)
         (draft / "program.txt").write_text(run.program.text(), encoding="utf-8")
         assert run.cluster is not None
         (draft / "cluster.toml").write_text(run.cluster.to_toml(), encoding="utf-8")
+        summary = run.summary | {"run": info.id}
         write_whole(draft / "summary.json", json.dumps(summary, indent=2, allow_nan=False))
-        stored.__dict__["summary"] = summary
 
-    stored = Run(Entry(run.info, run.digest), store)
     same = {name: getattr(run.info, name) for name in ("status", "backend", "device", "backend_reason")}
-    stored.info = store.create(run.job, run.info.command, fill, **same)
-    for name in ("job", "program", "recording", "cluster"):
-        stored.__dict__[name] = getattr(run, name)
-    return stored
+    info = store.create(run.job, run.info.command, fill, **same)
+    known = Known(run.job, run.program, run.recording, run.summary | {"run": info.id}, run.cluster)
+    return StoredRun(Entry(info, run.digest), store, known)

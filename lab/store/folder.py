@@ -12,13 +12,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from lab.store.summary import typical_seconds
 from lab.store.validation import readable_job
+from lab.typical_seconds import typical_seconds
 
 if TYPE_CHECKING:
     import pydantic
 
-Status = Literal["running", "finished", "failed", "stopped", "killed", "corrupt", "simulated"]
+Status = Literal["queued", "running", "finished", "failed", "stopped", "killed", "corrupt", "simulated"]
 WHOLE = ("finished", "simulated")  # of these the summary and all tables must be there
 
 TABLES = ("ops", "memory", "metrics")
@@ -67,7 +67,8 @@ class Owner:
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
     """What `run.json` says. `created` is ISO 8601 with the zone; `resident_bytes` is of each rank's
-    process at its end; `fingerprints` is of the weights each rank held then, equal where these are, to the last bit.
+    process at its end; `fingerprints` is of the weights each rank held then, equal where these are, to the last bit;
+    `parity` is whether it is compared with one process.
     """
 
     id: str
@@ -84,6 +85,7 @@ class RunInfo:
     backend_reason: str = ""
     resident_bytes: tuple[int, ...] = ()
     fingerprints: tuple[str, ...] = ()
+    parity: bool = True
 
 
 @dataclass(frozen=True)

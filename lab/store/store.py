@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -95,6 +96,13 @@ class Store:
             return True
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+    def begin(self, queued: RunInfo) -> RunInfo:
+        """A run that waited is now this process's to carry out."""
+        now = datetime.now().astimezone().isoformat(timespec="milliseconds")
+        info = replace(queued, status="running", created=now, owner=Owner.this_process(), command=tuple(sys.argv))
+        self.write(info)
+        return info
 
     def write(self, info: RunInfo) -> None:
         """Replaces `run.json` in one step."""

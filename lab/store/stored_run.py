@@ -1,9 +1,9 @@
-"""A run as a learner holds it: what it was, what it proved, its tables and its figures."""
+"""A run in the store, finished or not, as data: what it was, what it proved, its tables."""
 
 from __future__ import annotations
 
-import html
 import json
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +14,12 @@ from lab.store.validation import check_summary
 from lab.wording import one_line, percent, seconds
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from engine.cluster.cluster import Cluster
     from engine.job.job import Job
     from engine.program.program import Program
     from engine.recording.tables import Recording
 
-__all__ = ["Run", "RunCorrupt", "RunNotFound", "Store", "StoreError", "load", "runs"]
+__all__ = ["Known", "RunCorrupt", "RunNotFound", "Store", "StoreError", "StoredRun"]
 
 Row = dict[str, Any]
 
@@ -36,13 +34,29 @@ class RunCorrupt(ValueError):
         self.run = run
 
 
-class Run:
-    """One run in the store, finished or not. Data is read from its folder when first asked for, then kept."""
+@dataclass(frozen=True)
+class Known:
+    """What is at hand of a run already, so that it need not be read; of one in no store, all there is."""
 
-    def __init__(self, entry: Entry, store: Store) -> None:
+    job: Job | None = None
+    program: Program | None = None
+    recording: Recording | None = None
+    summary: Row | None = None
+    cluster: Cluster | None = None
+
+
+class StoredRun:
+    """One run. Data is read from its folder when first asked for, then kept. known: what is at hand already."""
+
+    def __init__(self, entry: Entry, store: Store, known: Known | None = None) -> None:
         self.info: RunInfo = entry.info
         self.digest: Row = entry.digest
         self.store = store
+        self.known = known or Known()
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(self.info, self.digest)
 
     @property
     def id(self) -> str:
@@ -64,6 +78,8 @@ class Run:
 
     @cached_property
     def job(self) -> Job:
+        if self.known.job is not None:
+            return self.known.job
         from engine.job.errors import JobRefused
         from engine.job.job import Job
 
@@ -75,6 +91,8 @@ class Run:
     @cached_property
     def program(self) -> Program:
         """The program that was run, one step of it. `print(run.program.text())` shows it."""
+        if self.known.program is not None:
+            return self.known.program
         from engine.program.program import Program
 
         try:
@@ -85,6 +103,8 @@ class Run:
     @cached_property
     def recording(self) -> Recording:
         """What the ranks did, as Arrow tables `ops`, `memory` and `metrics`."""
+        if self.known.recording is not None:
+            return self.known.recording
         import pyarrow as pa
 
         from engine.recording.parquet import StoredRecording, read_recording
@@ -100,6 +120,8 @@ class Run:
     @cached_property
     def summary(self) -> Row:
         """The numbers of the run, as in `summary.json`; for a killed run made from what it left behind."""
+        if self.known.summary is not None:
+            return self.known.summary
         path = self.folder / "summary.json"
         try:
             found: Row = json.loads(path.read_text(encoding="utf-8"))
@@ -115,6 +137,8 @@ class Run:
     @cached_property
     def cluster(self) -> Cluster | None:
         """The described cluster that the run was simulated or is replayed on; None if it names none."""
+        if self.known.cluster is not None:
+            return self.known.cluster
         path = self.folder / "cluster.toml"
         if not path.exists():
             return None
@@ -124,16 +148,6 @@ class Run:
             return load_cluster(path)
         except ValueError as error:
             raise RunCorrupt(self.id, f"the cluster of run {self.id} cannot be read: {error}") from error
-
-    def replay(self, cluster: str | Cluster | None = None) -> Run:
-        """This run as `cluster` would carry it out, by default the one it names: a simulated run in memory.
-
-        What the ranks did, and what waits for what, stays; times are those of the described hardware. Raises
-        `JobRefused` if there is no such cluster, it is too small, or no step of the run was completed.
-        """
-        from lab.running.simulation import replayed
-
-        return replayed(self, cluster)
 
     @property
     def steps(self) -> list[Row]:
@@ -159,69 +173,6 @@ class Run:
         rows: list[Row] = self.summary["communication"]
         return rows
 
-    # -- pictures --------------------------------------------------------------------------------------------
-
-    def timeline(self, step: int | None = None, **options: Any) -> go.Figure:
-        """Ranks × time of one step (default: a typical one)."""
-        from lab.views import figures
-
-        return figures.timeline(self, step=step, **options)
-
-    def grid(self, **options: Any) -> go.Figure:
-        """Where each rank sits on the data × tensor × pipeline grid."""
-        from lab.views import figures
-
-        return figures.grid(self, **options)
-
-    def memory(self, **options: Any) -> go.Figure:
-        """Memory of each rank by category, measured beside predicted."""
-        from lab.views import figures
-
-        return figures.memory(self, **options)
-
-    def communication(self, **options: Any) -> go.Figure:
-        """Bytes sent on each axis, measured beside predicted."""
-        from lab.views import figures
-
-        return figures.communication(self, **options)
-
-    def ledger(self, **options: Any) -> go.Figure:
-        """What one rank sends on each axis, with calls and seconds."""
-        from lab.views import figures
-
-        return figures.ledger(self, **options)
-
-    def shards(self, unit: str | None = None, **options: Any) -> go.Figure:
-        """The weight matrices of a unit, such as "block0", with who keeps which part."""
-        from lab.views import figures
-
-        return figures.shards(self, unit, **options)
-
-    def schedules(self, **options: Any) -> go.Figure:
-        """The run's job under every schedule at unit costs, beside each other."""
-        from lab.views import figures
-
-        return figures.schedules(self, **options)
-
-    def report(self, path: str | Path, cluster: str | Cluster | None = None) -> Path:
-        """Writes one self-contained HTML file and returns its path.
-
-        cluster: what the run is replayed on, to be laid beside what was measured; default: the one it names, if any.
-        """
-        from lab.views.report import write_report
-
-        put = cluster or self.cluster
-        if put is None or self.status == "simulated" or not self.steps:
-            return write_report(self, Path(path))
-        found = self.replay(put)
-        return write_report(self, Path(path), found.recording, str(found.summary["cluster"]))
-
-    def export(self, format: str, path: str | Path, step: int | None = None) -> Path:
-        """Writes the run for another tool: "perfetto", "hta", "csv" or "parquet"; see `lab.views.exports.export`."""
-        from lab.views.exports import export
-
-        return export(self, format, path, step)
-
     @cached_property
     def by_hand(self) -> bool:
         """Whether what was run is not what its job compiles to, but a program or schedule of somebody's own."""
@@ -229,19 +180,10 @@ class Run:
 
         return self.status != "simulated" and self.program != compile_job(self.job)
 
-    # -- words -----------------------------------------------------------------------------------------------
-
     def __repr__(self) -> str:
-        return f"<Run {self.id}: {', '.join(self._facts())}>"
+        return f"<{type(self).__name__} {self.id}: {', '.join(self.facts())}>"
 
-    def _repr_html_(self) -> str:
-        first, *rest = (html.escape(fact) for fact in self._facts())
-        colour = "#0072B2" if self.status in WHOLE and self.digest.get("parity") is not False else "#D55E00"
-        badge = f"border:1px solid {colour};border-radius:4px;padding:1px 6px;color:{colour}"
-        lines = f'<span style="{badge}">{first}</span> <code>{html.escape(self.id)}</code>'
-        return f'<div style="line-height:1.8">{lines}<br>{" · ".join(rest)}</div>'
-
-    def _facts(self) -> list[str]:
+    def facts(self) -> list[str]:
         """The run in a few words, the most important first."""
         facts = [self._headline()]
         if self.info.job:
@@ -263,17 +205,3 @@ class Run:
         if self.status != "finished" or parity is None:
             return self.status
         return "✔ equal to one process" if parity else "✘ differs from one process"
-
-
-def load(name: str | int = "latest", store: Store | None = None) -> Run:
-    """The run with this id, the beginning or end of an id, `latest`, or -1 (newest), -2… Raises
-    `RunNotFound`.
-    """
-    store = store or Store()
-    return Run(store.find(str(name)), store)
-
-
-def runs(store: Store | None = None) -> list[Run]:
-    """All runs in the store, newest first."""
-    store = store or Store()
-    return [Run(entry, store) for entry in store.entries()]

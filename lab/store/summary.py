@@ -83,14 +83,6 @@ def step_rows(recording: Recording) -> list[Row]:
     return [{key: row[key] for key in keys} for row in recording.metrics.to_pylist()]
 
 
-def typical_seconds(steps: Sequence[Row]) -> float | None:
-    """Seconds of a typical step, as `analysis.typical_step` chooses one: the median, the first left out as warm-up, of
-    two in the middle the shorter. None without a step.
-    """
-    times = sorted(row["seconds"] for row in steps[1:] or steps)
-    return float(times[(len(times) - 1) // 2]) if times else None
-
-
 def parity(steps: Sequence[Row], outcome: Outcome) -> Row:
     """The verdict and the differences it rests on; all null if there was nothing to compare with."""
     losses, norms = outcome.reference_losses, outcome.reference_grad_norms
@@ -151,6 +143,7 @@ def _memory(row: Mapping[str, Any]) -> Row:
 
 def communication(job: Job, recording: Recording, step: int) -> list[Row]:
     """Bytes per step that the first rank of each axis sends, counted beside predicted."""
+    from engine.cluster.operations import COPY
     from engine.job.mesh import mesh_of
     from engine.prediction.formulas import predicted_communication
     from lab import analysis
@@ -158,7 +151,7 @@ def communication(job: Job, recording: Recording, step: int) -> list[Row]:
     predicted = predicted_communication(job)
     rows: list[Row] = []
     for row in analysis.communication(recording, mesh_of(job), step):
-        expected = predicted.get((row["axis"], row["op"]))
+        expected = 0 if row["op"] == COPY else predicted.get((row["axis"], row["op"]))
         rows.append({**row, "predicted_bytes": None if expected is None else int(expected)})
     return rows
 

@@ -21,8 +21,9 @@ def delete(store: Store, run_id: str) -> None:
     Raises `RunNotFound`, `ValueError` for a run that goes on, `StoreError` if the store cannot be written.
     """
     entry = store.find(run_id)
-    if entry.info.status == "running":
-        raise ValueError(f"run {entry.info.id} goes on: cancel it before you delete it.")
+    if entry.info.status in ("queued", "running"):
+        goes_on = "waits for its turn" if entry.info.status == "queued" else "goes on"
+        raise ValueError(f"run {entry.info.id} {goes_on}: cancel it before you delete it.")
     empty(store)
     _forget(_folder(store) / entry.info.id)
     _move(store.folder(entry.info.id), _folder(store) / entry.info.id)

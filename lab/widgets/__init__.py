@@ -10,9 +10,9 @@ import ipywidgets
 
 from engine.job.job import Job
 from lab.analysis.comparison.lines import refuse_other_than_runs
+from lab.facade import Run
 from lab.learning.exercises.exercise import a
 from lab.running.simulation import default_name
-from lab.store.stored_run import Run
 from lab.widgets.explorer.explorer import Explorer
 from lab.widgets.question.answer import answers
 from lab.widgets.question.question import Question

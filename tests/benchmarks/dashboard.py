@@ -98,7 +98,7 @@ def looks(root: Path) -> list[float]:
     launch = queue.add(Job.from_options(dp=2, tp=2, pp=2, steps=100_000), parity=False)
     try:
         at = AppTest.from_file(str(Path(lab.__file__).parent.parent / "dashboard/app.py"), default_timeout=60)
-        at.query_params["live"] = f"launch {launch.id}"
+        at.query_params["live"] = launch.id
         at.run()
         at.switch_page("app_pages/live.py").run()
         while not at.metric or at.metric[0].value == "0":

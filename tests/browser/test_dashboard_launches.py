@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import expect
 
+from lab.facade import Run, runs
 from lab.store.notes import read_notes
-from lab.store.stored_run import Run, Store, runs
+from lab.store.stored_run import Store
 from tests.browser.dashboard import ROOT, SLOW_MS, Server, Window, until
 
 Open = Callable[..., Window]
@@ -100,7 +101,7 @@ def test_a_run_outlives_its_page_and_the_server_and_is_found_again(serve: Serve,
     second = serve(first.runs)
     later = window(second)
     later.open("live")
-    assert later.box("Run").input_value() == "Launch 1 · for long"
+    assert later.box("Run").input_value().startswith("for long · ")
     goes_on(later, done)
     later.go("Runs")
     later.says("running · dp=2 tp=1 pp=1")

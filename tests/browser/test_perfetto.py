@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views.exports import export
 from tests.browser.perfetto import Perfetto
 

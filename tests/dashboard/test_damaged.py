@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from lab.launcher.markers import Markers
 from lab.store.store import Store
 from tests.dashboard.conftest import Visit
 from tests.dashboard.test_pages import charts, ids, words
@@ -60,9 +61,10 @@ def test_a_run_that_ended_without_a_reason_and_a_simulated_one_are_no_empty_boxe
 
 
 def test_a_queue_that_cannot_be_read_is_told_in_a_sentence_and_hides_no_run(store: Store, visit: Visit) -> None:
-    (store.root / "launches.sqlite").mkdir()
+    Markers(store.root).put("20260101-000000-dp1tp1pp1-zero0-abcd")
+    (store.root / "launches.lock").mkdir()
     at = visit()
-    assert "launches.sqlite" in words(at).replace("\\", "") and len(at.dataframe[0].value) == 6
+    assert "launches.lock" in words(at).replace("\\", "") and len(at.dataframe[0].value) == 6
     at = visit("live", live=ids(store)["zero1pp1"])
-    assert "launches.sqlite" in words(at).replace("\\", "") and charts(at)
+    assert "launches.lock" in words(at).replace("\\", "") and charts(at)
     assert charts(visit("pipeline"))

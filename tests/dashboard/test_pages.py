@@ -41,18 +41,7 @@ def test_a_first_visit_offers_the_demo_on_every_page_about_runs(empty: Store, vi
     at = visit(page)
     buttons = [button.label for button in at.button]
     assert "Start" in buttons if page == "launch" else "Run the demo" in buttons
-    assert not (empty.root / "launches.sqlite").exists(), "looking starts nothing"
-
-
-@pytest.mark.parametrize("page", ["", "live"])
-def test_a_damaged_queue_is_told_in_one_sentence_and_only_once(empty: Store, visit: Visit, page: str) -> None:
-    empty.root.mkdir()
-    at = visit(page)
-    (empty.root / "launches.sqlite").write_bytes(b"not a database " * 100)
-    at.run()
-    assert not at.exception and "the queue starts anew, all runs are kept" in words(at).replace("\\", "")
-    at.run()
-    assert not at.exception and not at.error
+    assert not (empty.root / ".queue").exists(), "looking starts nothing"
 
 
 def test_all_runs_are_listed_with_the_damaged_and_the_failed(store: Store, visit: Visit) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from engine.job.job import Job
 from engine.program.compile import compile_job
-from engine.program.program import RECEIVES, Action, Kind, Program
+from engine.program.kinds import Kind
+from engine.program.program import Action, Program
 
 SMALL: dict[str, Any] = {"layers": 2, "microbatches": 2}
 ONE = Job.from_options(**SMALL)
@@ -70,7 +71,7 @@ def reductions_last(lane: Lane) -> Lane:
 
 
 def receives_first(lane: Lane) -> Lane:
-    return sorted(lane, key=lambda a: a.kind not in RECEIVES)
+    return sorted(lane, key=lambda a: not a.kind.receives)
 
 
 def gathered_all_step(lane: Lane) -> Lane:

@@ -6,17 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 
-from engine.communication.comm import Comm, Group
-from engine.execution.runtime import Runtime
+from engine.execution.runtime import HANDLERS
+from engine.job.errors import Unknown
 from engine.job.job import Job
-from engine.model.initialization import seeded
 from engine.program.checks.check import check_program
 from engine.program.compile import compile_job
-from engine.program.program import EXECUTABLE, RECEIVES, SENDS, Action, Kind, Program
-from engine.recording.ledger import Ledger
-from engine.recording.recorder import Recorder
+from engine.program.kinds import KINDS, Kind
+from engine.program.program import Action, Program
 from tests.engine.rewriting import (
     DATA,
     ONE,
@@ -40,6 +37,7 @@ from tests.engine.rewriting import (
 from tests.engine.running import train
 from tests.engine.test_program import refusal
 
+MESSAGES = [kind for kind in KINDS if kind.moves == "message"]
 WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
     "zero 1 without its gathers": (
         DATA[1], (without(Kind.GATHER),), "each rank has updated its shard only: gather head all_gather @dp is missing",
@@ -74,7 +72,7 @@ WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
         "it must name the axis of a reduction",
     ),
     "all messages removed": (
-        PIPE, (without(*SENDS, *RECEIVES),) * 2,
+        PIPE, (without(*MESSAGES),) * 2,
         "on pipeline 0 (ready at t=2): it needs send_act mb0 stage0 and recv_act mb0 stage1",
     ),
     "a receive after its forward": (
@@ -113,8 +111,8 @@ WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
         PIPE, (same, moved("send_grad mb2 stage1 ->pp0", after="step")), "the step comes before it",
     ),
     "receives in another order than their sends": (
-        PIPE, (same, lambda lane: [*sorted((a for a in lane if a.kind in RECEIVES), key=lambda a: -(a.microbatch or 0)),
-                                   *without(*RECEIVES)(lane)]),
+        PIPE, (same, lambda lane: [*sorted((a for a in lane if a.kind.receives), key=lambda a: -(a.microbatch or 0)),
+                                   *without(Kind.RECV_ACT, Kind.RECV_GRAD)(lane)]),
         "post receives in the order of their sends",
     ),
     "a forward of another stage": (
@@ -172,11 +170,6 @@ WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
     "a gather over another axis": (
         DATA[3], (replaced("gather head all_gather @dp", "gather head all_gather @tp"),), "write all_gather @dp",
     ),
-    **{
-        f"an action of kind {kind}": (ONE, (lambda lane, kind=kind: [Action(kind, "block0", 0, 0), *lane],),
-                                      f"no rank can execute {kind}")
-        for kind in Kind if kind not in EXECUTABLE
-    },
 }  # fmt: skip
 
 
@@ -260,7 +253,12 @@ def test_a_program_that_is_different_but_right_trains_as_the_reference(
     train(program=program, **options).assert_parity()
 
 
-def test_the_runtime_has_a_method_for_each_executable_kind_and_no_other() -> None:
-    comm = Comm(0, "gloo", {"tp": Group("tp", (0,), None)}, Recorder(0))
-    runtime = Runtime(ONE, compile_job(ONE), 0, comm, torch.device("cpu"), Ledger(0), seeded(0))
-    assert runtime._do.keys() == EXECUTABLE
+def test_the_runtime_has_a_handler_for_each_kind_and_no_other() -> None:
+    assert set(HANDLERS.names) == set(KINDS.names)
+
+
+def test_no_program_holds_a_kind_that_nobody_was_told_of() -> None:
+    with pytest.raises(Unknown, match="there is no kind of action called 'offload'"):
+        Program(((Action(Kind(name="offload", words="", acts_on="bucket")),),))
+    with pytest.raises(Unknown, match="line 2: there is no kind of action called 'offload'"):
+        Program.parse("pipeline 0:\n  offload block0")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cluster.cluster import Cluster, SlowLink, load_cluster
-from engine.cluster.collectives import OPERATIONS, full_bytes, group_cost, message_seconds
+from engine.cluster.collectives import COLLECTIVES, full_bytes, group_cost, message_seconds
 from engine.cluster.scaled_links import scaled
 from engine.communication.collective_bytes import logical_bytes
 from tests.engine.clusters import INSIDE, cluster
@@ -159,7 +159,7 @@ def test_messages_by_hand() -> None:
 def test_gloo_carries_out_a_reduce_scatter_as_an_all_reduce() -> None:
     gloo = group_cost(cluster(2, backend="gloo"), tuple(range(8)), 8)
     assert gloo.seconds("reduce_scatter", GB) == gloo.seconds("all_reduce", GB)
-    assert {line.algorithm for op in OPERATIONS for line in gloo.lines[op]} == {"ring", "pairwise"}
+    assert {line.algorithm for op in COLLECTIVES for line in gloo.lines[op]} == {"ring", "pairwise"}
 
 
 def test_ranks_that_share_cores_take_turns_at_sending_too() -> None:
@@ -170,7 +170,7 @@ def test_ranks_that_share_cores_take_turns_at_sending_too() -> None:
 
 
 @given(
-    st.sampled_from([*OPERATIONS, "message"]),
+    st.sampled_from([*COLLECTIVES, "message"]),
     st.integers(2, 1024),
     st.lists(st.integers(0, 2**40), min_size=1, max_size=5),
 )

@@ -6,7 +6,7 @@ import pytest
 
 from engine.job.job import Job
 from engine.program.compile import compile_job
-from engine.program.program import SENDS, Kind
+from engine.program.kinds import Kind
 from engine.program.send_completion import proofs
 
 
@@ -15,7 +15,7 @@ def outstanding(schedule: str, p: int, m: int, lane: int) -> int:
     program = compile_job(Job.from_options(pp=p, microbatches=m, batch=m, schedule=schedule, layers=p, overlap=False))
     known, flying, most, arrived = proofs(program, lane), set(), 0, set()
     for a in program.lanes[lane]:
-        if a.kind in SENDS:
+        if a.kind.sends:
             flying.add((a.kind, a.stage, a.microbatch))
             most = max(most, len(flying))
         elif a.kind in (Kind.RECV_ACT, Kind.RECV_GRAD):
@@ -40,6 +40,6 @@ def test_gpipes_last_rank_keeps_every_gradient_for_nothing_follows_it() -> None:
 def test_every_proof_names_a_message_that_was_sent_before() -> None:
     program = compile_job(Job.from_options(pp=2, schedule="interleaved", chunks=2, layers=4))
     for lane in (0, 1):
-        sent = {(a.kind, a.stage, a.microbatch) for a in program.lanes[lane] if a.kind in SENDS}
+        sent = {(a.kind, a.stage, a.microbatch) for a in program.lanes[lane] if a.kind.sends}
         proved = [send for sends in proofs(program, lane).values() for send in sends]
         assert set(proved) <= sent and len(set(proved)) == len(proved)

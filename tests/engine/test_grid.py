@@ -5,7 +5,8 @@ from __future__ import annotations
 from engine.program.checks.check import grid
 from engine.program.compile import compile_job
 from engine.program.dryrun import dry_run
-from engine.program.program import COMPUTE, Action, Kind, Program
+from engine.program.kinds import KINDS
+from engine.program.program import Action, Program
 from tests.engine.rewriting import (
     PIPE,
 )
@@ -24,11 +25,11 @@ def test_a_grid_wider_than_the_terminal_ends_in_an_ellipsis_and_keeps_the_mark()
     whole, cut = grid(program, width=500).splitlines(), grid(program, width=60).splitlines()
     assert all("…" not in row for row in whole) and all(row.endswith("…") and len(row) <= 60 for row in cut)
     for z, i, action in program:
-        if action.kind in COMPUTE:
+        if action.kind.computes:
             marked = grid(program, (z, i), 60).splitlines()
             assert "*" in marked[z] and max(map(len, marked)) <= 60
 
 
 def test_a_dry_run_survives_actions_without_their_fields() -> None:
-    bare = Program((tuple(Action(kind) for kind in Kind), tuple(Action(kind) for kind in reversed(Kind))))
+    bare = Program((tuple(map(Action, KINDS)), tuple(map(Action, reversed([*KINDS])))))
     assert dry_run(bare).stuck and "pipeline 1:" in grid(bare, (0, 3))

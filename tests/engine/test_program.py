@@ -10,7 +10,8 @@ from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
 from engine.program.checks.check import ProgramError, check_program
 from engine.program.compile import compile_job
-from engine.program.program import Action, Kind, Program
+from engine.program.kinds import Kind
+from engine.program.program import Action, Program
 
 PIPELINE = Job.from_options(pp=2, layers=4, microbatches=3, batch=6)
 SHARDED = Job.from_options(dp=2, zero=3, layers=2, microbatches=2)
@@ -63,7 +64,10 @@ def test_the_difference_of_two_plans_shows_what_zero_3_adds() -> None:
     ("text", "words"),
     [
         ("forward block0", "line 1: expected 'pipeline 0:'"),
-        ("pipeline 0:\n  foward block0 mb0", "line 2: 'foward' is no kind of action: did you mean forward?"),
+        (
+            "pipeline 0:\n  foward block0 mb0",
+            "line 2: there is no kind of action called 'foward': did you mean forward?",
+        ),
         ("pipeline 0:\n  forward blok0 mb0", "line 2: cannot read 'blok0'"),
         ("pipeline 0:\n  step\npipeline 2:\n  step", "line 3: expected 'pipeline 1:' here, found 'pipeline 2:'"),
         ("pipeline 1:\n  step", "line 1: expected 'pipeline 0:' here, found 'pipeline 1:'"),

@@ -11,7 +11,8 @@ from engine.job.job import Job
 from engine.prediction.formulas import predicted_communication
 from engine.program.checks.check import ProgramError, check_program
 from engine.program.compile import compile_job
-from engine.program.program import Kind, Program
+from engine.program.kinds import Kind
+from engine.program.program import Program
 from tests.engine.running import Trained, assert_ledger_as_predicted, train
 
 TINY: dict[str, Any] = {"layers": 4, "hidden": 32, "heads": 4, "seq": 16, "batch": 8, "microbatches": 4, "steps": 2}

@@ -12,7 +12,8 @@ from engine.prediction.formulas import bubble_formula, in_flight_formula
 from engine.program.checks.check import check_program
 from engine.program.compile import compile_job
 from engine.program.dryrun import dry_run, in_flight
-from engine.program.program import Kind, Lanes
+from engine.program.kinds import Kind
+from engine.program.program import Lanes
 from engine.program.schedules.zero_bubble import zb_h1, zb_v
 
 GRID = [
@@ -95,7 +96,7 @@ def test_three_stages_four_microbatches_slot_by_slot() -> None:
     stage_work = {z: [] for z in range(3)}  # type: dict[int, list[str]]
     for s in spans:
         if s.action.kind in (Kind.FORWARD, Kind.BACKWARD) and s.action.unit == f"block{2 * s.lane}":
-            stage_work[s.lane].append(f"{s.action.kind.value[0].upper()}{s.action.microbatch}")
+            stage_work[s.lane].append(f"{s.action.kind.name[0].upper()}{s.action.microbatch}")
     assert " ".join(stage_work[0]) == "F0 F1 F2 B0 F3 B1 B2 B3"
     assert " ".join(stage_work[1]) == "F0 F1 B0 F2 B1 F3 B2 B3"
     assert " ".join(stage_work[2]) == "F0 B0 F1 B1 F2 B2 F3 B3"
@@ -124,7 +125,7 @@ def test_zero_bubble_schedules_agree_with_torch_pipelining_action_for_action(p: 
         return [(a.stage_index, a.computation_type.name, a.microbatch_index) for a in order if a is not None]
 
     def ours(lanes: Lanes, rank: int) -> list[tuple[int | None, str, int | None]]:
-        return [(a.stage, a.kind.name, a.microbatch) for a in lanes[rank]]
+        return [(a.stage, a.kind.name.upper(), a.microbatch) for a in lanes[rank]]
 
     for r in range(p):
         assert ours(zb_v(p, m, 2), r) == theirs("ScheduleZBVZeroBubble", r, [r, 2 * p - 1 - r])
@@ -137,7 +138,7 @@ def test_schedules_agree_with_torch_pipelining_on_the_order_of_each_rank() -> No
     schedule = torch_schedule("ScheduleInterleaved1F1B", 4, 8, [0, 4])
     for z in range(4):
         mine = [
-            (a.stage, a.kind.value[0].upper(), a.microbatch)
+            (a.stage, a.kind.name[0].upper(), a.microbatch)
             for a in ours[z]
             if a.kind in (Kind.FORWARD, Kind.BACKWARD) and a.unit == f"block{2 * (a.stage or 0)}"
         ]

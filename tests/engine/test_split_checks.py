@@ -11,7 +11,8 @@ from engine.job.job import Job
 from engine.job.rules import check
 from engine.program.checks.check import check_program
 from engine.program.compile import compile_job
-from engine.program.program import Action, Kind, Program
+from engine.program.kinds import Kind
+from engine.program.program import Action, Program
 from tests.engine.rewriting import Lane, Rewrite, moved, other_way_round, reads, replaced, rewritten, same
 from tests.engine.test_program import refusal
 

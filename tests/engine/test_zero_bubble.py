@@ -13,7 +13,8 @@ from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.prediction.formulas import predicted_communication
 from engine.program.compile import compile_job
-from engine.program.program import ADDS_GRADIENT, MAKES_GRADIENT, Action, Kind, Program
+from engine.program.kinds import KINDS, Kind
+from engine.program.program import Action, Program
 from tests.engine.running import Trained, assert_ledger_as_predicted, train
 
 TINY = {"layers": 4, "hidden": 32, "seq": 16, "batch": 16, "steps": 2, "vocab": 257}
@@ -101,5 +102,7 @@ def test_whole_and_split_backwards_stand_side_by_side() -> None:
         )
 
     lanes = tuple(map(merged, compile_job(Job.from_options(**options)).lanes))
-    assert {a.kind for lane in lanes for a in lane} >= {*ADDS_GRADIENT, *MAKES_GRADIENT}
+    assert {a.kind for lane in lanes for a in lane} >= {
+        kind for kind in KINDS if kind.adds_gradient or kind.makes_gradient
+    }
     train(program=Program(lanes), **options).assert_parity()

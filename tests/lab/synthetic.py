@@ -12,7 +12,8 @@ from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.program.compile import compile_job
 from engine.program.dryrun import dry_run, unit_cost
-from engine.program.program import COMPUTE, RECEIVES, SENDS, Action, Kind
+from engine.program.kinds import Kind
+from engine.program.program import Action
 from engine.recording.tables import (
     MEMORY_SCHEMA,
     METRICS_SCHEMA,
@@ -115,7 +116,7 @@ class Synthesis:
         self.tensor_groups = {rank: group for group in self.mesh.groups("tp") for rank in group}
         self.spans = dry_run(compile_job(job), costs.cost).spans
         self.sent = {
-            (s.action.kind, s.action.stage, s.action.microbatch): s.end for s in self.spans if s.action.kind in SENDS
+            (s.action.kind, s.action.stage, s.action.microbatch): s.end for s in self.spans if s.action.kind.sends
         }
 
     def step(self, number: int, origin: int) -> tuple[list[Op], int]:
@@ -142,7 +143,7 @@ class Synthesis:
                 break
             if a.kind in (Kind.WAIT, Kind.RELEASE):
                 continue
-            if start > clock and a.kind in COMPUTE:
+            if start > clock and a.kind.computes:
                 receive = RECEIVE_FOR[a.kind]
                 made.add(
                     kind="wait",
@@ -151,12 +152,12 @@ class Synthesis:
                     end_ns=start,
                     ref=posted[receive, a.stage, a.microbatch],
                 )
-            if a.kind in COMPUTE:
+            if a.kind.computes:
                 self._compute(made, a, start, end)
             else:
                 seq = self._communicate(made, a, start, origin)
                 posted[a.kind, a.stage, a.microbatch] = seq
-                flying += [seq] if a.kind in SENDS else []
+                flying += [seq] if a.kind.sends else []
             clock = max(clock, end)
         for row in [r for r in made.rows if r.kind == "reduce" and r.end_ns > clock]:
             made.add(kind="wait", name=f"wait {row.name}", start_ns=clock, end_ns=row.end_ns, ref=row.seq)
@@ -184,13 +185,13 @@ class Synthesis:
                 )
 
     def _communicate(self, made: _Rank, a: Action, start: int, origin: int) -> int:
-        if a.kind in SENDS or a.kind in RECEIVES:
+        if a.kind.sends or a.kind.receives:
             assert a.peer is not None and a.stage is not None
             at = self.mesh.coordinate(made.rank)
             ends = start
-            if a.kind in RECEIVES:
+            if a.kind.receives:
                 sender = a.stage + (-1 if a.kind is Kind.RECV_ACT else 1)
-                ends = max(start, origin + self.sent[RECEIVES[a.kind], sender, a.microbatch] * self.costs.unit)
+                ends = max(start, origin + self.sent[a.kind.other_end, sender, a.microbatch] * self.costs.unit)
             return made.add(
                 **_labels(a),
                 stream=_message_stream(a),
@@ -244,7 +245,7 @@ RECEIVE_FOR = {Kind.FORWARD: Kind.RECV_ACT, Kind.BACKWARD: Kind.RECV_GRAD, Kind.
 
 def _labels(a: Action) -> dict[str, Any]:
     stage, micro = (-1 if n is None else n for n in (a.stage, a.microbatch))
-    return {"kind": a.kind.value, "name": str(a), "unit": a.unit, "microbatch": micro, "stage": stage}
+    return {"kind": a.kind.name, "name": str(a), "unit": a.unit, "microbatch": micro, "stage": stage}
 
 
 def _message_stream(a: Action) -> str:

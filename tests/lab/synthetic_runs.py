@@ -10,9 +10,9 @@ from pathlib import Path
 from engine.job.job import Job
 from engine.program.compile import compile_job
 from engine.recording.tables import METRICS_SCHEMA, MetricRow, Recording, table
+from lab.facade import Run
 from lab.store.folder import Entry
 from lab.store.store import Store, new_info
-from lab.store.stored_run import Run
 from lab.store.summary import Outcome, summarise
 from tests.lab.synthetic import LIFELIKE, Costs, synthetic
 

@@ -18,7 +18,8 @@ from engine.program.compile import compile_job
 from engine.program.dryrun import dry_run
 from engine.recording.tables import Op, Recording
 from lab import analysis
-from lab.views.figures.pipeline.bubble import shares_title, time_shares
+from lab.analysis.step.time_shares import time_shares
+from lab.views.figures.pipeline.bubble import shares_title
 from tests.lab.synthetic import LIFELIKE, Costs, Synthesis, message, op, recording_of, synthetic
 
 SCHEDULES: list[dict[str, Any]] = [

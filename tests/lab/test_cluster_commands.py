@@ -14,7 +14,7 @@ from engine.cluster.cluster import Cluster, load_cluster
 from engine.job.job import Hardware, Job
 from lab.cli.options import field_docs
 from lab.cli.parser import main
-from lab.store.stored_run import load
+from lab.facade import load
 from tests.lab.conftest import PretendedLaunch
 from tests.lab.test_cli import PLAN, one_object
 
@@ -84,8 +84,8 @@ def test_a_program_file_is_simulated_in_place_of_the_compiled_one(
 def test_a_run_that_names_a_cluster_shows_its_replay_there(
     pretended: PretendedLaunch, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from lab.facade import Run
     from lab.running import simulation
-    from lab.store.stored_run import Run
 
     twin = simulation.simulate(dp=2, tp=2, pp=2, zero=1)  # the pretended ranks record no costs, so this stands in
     asked: list[Any] = []

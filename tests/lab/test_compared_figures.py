@@ -11,7 +11,7 @@ import pytest
 import lab
 from engine.job.job import Job
 from lab.analysis.comparison import lines
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views import figures
 from lab.views.figures.memory_compared import memory_compared_figure
 from lab.views.figures.style.palette import PALETTES, Theme

@@ -14,9 +14,9 @@ from lab import analysis
 from lab.analysis.comparison import lines
 from lab.analysis.comparison.lines import Line
 from lab.analysis.comparison.run_metrics import spread, step_seconds
+from lab.facade import Run
 from lab.running.execute import run_job
 from lab.store.folder import digest
-from lab.store.stored_run import Run
 from lab.wording import nbytes, percent, seconds
 from tests.lab.conftest import PretendedLaunch
 from tests.lab.synthetic import LIFELIKE, Costs, op, recording_of

@@ -17,9 +17,10 @@ from engine.processes.launch import Failure, RunCancelled, RunFailed
 from engine.program.checks.check import ProgramError
 from engine.program.compile import compile_job
 from engine.program.program import Program
+from lab.facade import Run
 from lab.running.execute import PROCESS_BYTES, bytes_needed, run_job
 from lab.running.execution import Execution, Progress
-from lab.store.stored_run import Run, Store, StoreError
+from lab.store.stored_run import Store, StoreError
 from tests.lab.conftest import PretendedLaunch
 
 JOB = Job.from_options(dp=2, tp=2, pp=2, zero=1)
@@ -161,7 +162,7 @@ def test_runs_from_threads_do_not_mix(pretended: PretendedLaunch) -> None:
 
 
 def test_figures_come_from_the_run(pretended: PretendedLaunch) -> None:
-    run = run_job(JOB)
+    run = Run.of(run_job(JOB))
     for figure in (run.timeline(), run.grid(), run.memory(), run.communication()):
         assert type(figure).__name__ == "Figure" and len(figure.data)
     assert len(run.ops) == run.recording.ops.num_rows and run.communication_table == run.summary["communication"]

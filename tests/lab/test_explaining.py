@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from engine.job.job import Job
-from engine.program.program import Kind
+from engine.program.kinds import Kind
 from engine.recording.tables import MEMORY_SCHEMA, MemoryRow, Recording, table
 from lab.analysis.comparison.text import explain
-from lab.store.stored_run import Run
+from lab.facade import Run
 from tests.lab.synthetic import Costs, lifelike, synthetic
 from tests.lab.synthetic_runs import made_run
 

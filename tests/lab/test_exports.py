@@ -16,7 +16,8 @@ from engine.job.errors import JobRefused
 from engine.job.job import Job
 from engine.processes.launch import Failure, RunFailed
 from lab.cli.parser import main
-from lab.store.stored_run import RunCorrupt, StoreError, load
+from lab.facade import load
+from lab.store.stored_run import RunCorrupt, StoreError
 from lab.views.exports import FORMATS, default_name, export, export_bytes
 from lab.views.exports.parts import write_file
 from tests.lab.conftest import PretendedLaunch

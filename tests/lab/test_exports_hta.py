@@ -15,7 +15,7 @@ from engine.job.job import Job
 from lab.analysis.step.intervals import Spans, both, either, length, spans
 from lab.analysis.step.overlap import communicating, computing_spans
 from lab.analysis.step.step_ops import step_ops, typical_step
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views.exports import export
 from tests.lab.fake_run import FakeRun, fake_run
 from tests.lab.synthetic import message, op, recording_of

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import lab
 from engine.job.job import Job
 from engine.recording.tables import CATEGORIES, MemoryRow
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views.exports import export_bytes
 from lab.views.exports.perfetto import microseconds, trace_events
 from tests.lab.fake_run import FakeRun, fake_run

@@ -13,7 +13,7 @@ import lab
 from engine.job.job import Job
 from engine.recording.parquet import read_recording
 from engine.recording.tables import MemoryRow, MetricRow, Op
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views.exports import export
 from tests.lab.fake_run import fake_run
 

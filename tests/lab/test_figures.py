@@ -13,12 +13,13 @@ import pytest
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from lab import analysis
+from lab.analysis.step.time_shares import time_shares
 from lab.views import figures
 from lab.views.figures.communication.communication import communication_figure, matrix_figure
 from lab.views.figures.grid.grid import grid_figure, holds
 from lab.views.figures.memory.memory import memory_figure
 from lab.views.figures.memory.memory_time import memory_over_time_figure
-from lab.views.figures.pipeline.bubble import bubble_figure, time_shares
+from lab.views.figures.pipeline.bubble import bubble_figure
 from lab.views.figures.style.clock import time_axis
 from lab.views.figures.style.palette import PALETTES, Theme
 from lab.views.figures.timeline.lanes import lay_out

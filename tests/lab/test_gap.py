@@ -105,7 +105,7 @@ def test_where_a_replay_records_representatives_they_answer_for_the_others() -> 
 
 
 def test_the_busy_parts_are_those_of_the_other_figures() -> None:
-    from lab.views.figures.pipeline.bubble import time_shares
+    from lab.analysis.step.time_shares import time_shares
 
     shares = time_shares(MEASURED, 0)
     for rank, found in gap(MEASURED, PREDICTED, 0).by_rank.items():

@@ -18,10 +18,11 @@ import pytest
 import lab
 from engine.job.job import Job
 from lab.cli.parser import main
+from lab.facade import load, runs
 from lab.launcher.queue import Launch, LaunchQueue
-from lab.launcher.worker_lock import Seat
+from lab.launcher.worker_lock import WorkerLock
 from lab.store.notes import read_notes
-from lab.store.stored_run import Store, load, runs
+from lab.store.stored_run import Store
 
 SHORT = Job.from_options(dp=2, steps=2)
 LONG = Job.from_options(dp=2, steps=100_000)
@@ -91,15 +92,14 @@ def training(queue: LaunchQueue, launch: Launch) -> tuple[Launch, list[psutil.Pr
     until(lambda: queue.get(launch.id).steps_done > 0)
     (worker,) = workers(queue.store.root)
     everybody = family(worker)
-    assert len(everybody) >= 3 + launch.job.world_size, "worker, nursery, supervisor and the ranks"
+    assert len(everybody) >= 3 + launch.job.world_size, "worker, fork server, supervisor and the ranks"
     return queue.get(launch.id), everybody
 
 
 def test_a_launch_trains_as_a_run_does_and_the_next_finds_torch_loaded(queue: LaunchQueue, root: Path) -> None:
     launch = queue.wait(queue.add(SHORT, name="first").id, PATIENCE)
     assert (launch.state, launch.message, launch.steps_done) == ("finished", "", 2)
-    assert launch.run_id is not None and launch.ended is not None and launch.created < launch.ended
-    run, by_hand = load(launch.run_id, Store(root)), lab.run(job=SHORT)
+    run, by_hand = load(launch.id, Store(root)), lab.run(job=SHORT)
     assert read_notes(run.folder).name == "first", "the run is called what its launch was"
     assert run.job == SHORT and run.summary["parity"]["passed"] is True
     assert [step["loss"] for step in run.steps] == [step["loss"] for step in by_hand.steps]
@@ -116,7 +116,7 @@ def test_a_worker_leaves_when_there_is_nothing_to_do(root: Path) -> None:
     assert os.getsid(worker.pid) == worker.pid, "a terminal's Ctrl-C does not reach it"
     assert queue.wait(launch.id, PATIENCE).state == "finished"
     assert not alive(family(worker) if worker.is_running() else [], within=PATIENCE)
-    assert queue.launches()[0].state == "finished" and not workers(root), "to look starts nobody"
+    assert queue.active() == [] and not workers(root), "to look starts nobody"
 
 
 def test_a_cancelled_run_is_stopped_at_once_and_leaves_no_process(queue: LaunchQueue) -> None:
@@ -125,15 +125,14 @@ def test_a_cancelled_run_is_stopped_at_once_and_leaves_no_process(queue: LaunchQ
     stopped = queue.wait(launch.id, GONE_WITHIN)
     assert (stopped.state, stopped.message) == ("stopped", "stopped by the user")
     assert not alive(everybody)
-    assert launch.run_id is not None
-    run = load(launch.run_id, queue.store)
+    run = load(launch.id, queue.store)
     assert run.status == "stopped" and len(run.steps) >= 1
 
 
 def test_a_launch_that_is_cancelled_before_it_begins_leaves_no_process(queue: LaunchQueue, root: Path) -> None:
     launch = queue.add(LONG, parity=False)
     (worker,) = workers(root)
-    assert queue.cancel(launch.id).state in ("stopped", "starting")
+    assert queue.cancel(launch.id).state in ("stopped", "running")
     assert queue.wait(launch.id, PATIENCE).state == "stopped"
     assert not alive([worker], PATIENCE)
 
@@ -142,7 +141,7 @@ def test_lab_cancel_stops_a_run_by_its_name(queue: LaunchQueue, capsys: pytest.C
     launch, everybody = training(queue, queue.add(LONG, parity=False))
     assert main(["cancel", "latest", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["run"], told["launch"], told["status"]) == (launch.run_id, launch.id, "stopped")
+    assert (told["run"], told["status"]) == (launch.id, "stopped")
     assert not alive(everybody)
 
 
@@ -152,8 +151,8 @@ def test_a_killed_worker_takes_its_ranks_along_and_the_next_launch_runs(queue: L
     os.kill(everybody[0].pid, signal.SIGKILL)
     assert not alive(everybody)
     killed = queue.get(launch.id)
-    assert killed.state == "failed" and "was killed, and the run with it" in killed.message
-    assert killed.run_id is not None and load(killed.run_id, queue.store).status == "killed"
+    assert killed.state == "killed" and "was killed, and the run with it" in killed.message
+    assert load(killed.id, queue.store).status == "killed"
     assert queue.wait(following.id, PATIENCE).state == "finished"
 
 
@@ -167,11 +166,9 @@ def test_kills_at_any_moment_lose_no_launch_and_run_none_twice(queue: LaunchQueu
             worker.kill()
             kills += 1
     ended = [queue.get(number) for number in made]
-    assert {launch.state for launch in ended} <= {"finished", "failed"}
-    assert [launch.state for launch in ended].count("failed") <= kills
-    made_runs = [launch.run_id for launch in ended if launch.run_id]
-    assert len(set(made_runs)) == len(made_runs)
-    assert {run.id for run in runs(queue.store) if run.status == "finished"} <= set(made_runs)
+    assert {launch.state for launch in ended} <= {"finished", "killed", "failed"}
+    assert sum(launch.state != "finished" for launch in ended) <= kills
+    assert sorted(run.id for run in runs(queue.store)) == sorted(made), "each has one folder"
 
 
 def test_a_worker_that_hangs_is_ended_with_all_its_processes(root: Path) -> None:
@@ -209,10 +206,10 @@ def test_three_programs_that_wish_at_once_lose_nothing_and_nothing_runs_twice(ro
     programs = [wishing(name, 3, 1) for name in "abc"]
     assert [program.communicate()[0] for program in programs] == ["wished\n"] * 3
     assert len(workers(root)) == 1
-    ended = [queue.wait(launch.id, PATIENCE) for launch in queue.launches()]
+    ended = [queue.wait(run.id, PATIENCE) for run in runs(queue.store)]
     assert sorted(launch.name for launch in ended) == [f"{name}{number}" for name in "abc" for number in range(3)]
     assert {launch.state for launch in ended} == {"finished"}
-    assert sorted(run.id for run in runs(queue.store)) == sorted(launch.run_id or "" for launch in ended)
+    assert len(runs(queue.store)) == 9
 
 
 def test_a_run_goes_on_when_the_program_that_wished_it_is_killed(queue: LaunchQueue) -> None:
@@ -231,9 +228,9 @@ def test_a_job_that_no_longer_can_run_is_refused_and_the_next_runs(queue: Launch
     text = tmp_path / "text.txt"
     text.write_text("to be or not to be " * 2000)
     queue.store.root.mkdir()
-    with Seat.take(queue.store.root) or pytest.fail("somebody has the seat"):
+    with WorkerLock.take(queue.store.root) or pytest.fail("somebody has the lock"):
         gone, following = queue.add(Job.from_options(text=str(text))), queue.add(SHORT, parity=False)
         text.unlink()
     assert queue.wait(following.id, PATIENCE).state == "finished"
     refused = queue.get(gone.id)
-    assert (refused.state, refused.run_id) == ("refused", None) and "is not a file that exists" in refused.message
+    assert refused.state == "failed" and "is not a file that exists" in refused.message

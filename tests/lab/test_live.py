@@ -19,9 +19,9 @@ import lab
 from engine.job.job import Job
 from engine.recording.tables import MetricRow
 from lab import analysis
+from lab.facade import Run
 from lab.live import TOTAL, LiveRun, Snapshot
 from lab.store.store import Store
-from lab.store.stored_run import Run
 from lab.views.timeline import timeline_data
 
 PATIENCE = 120.0  # seconds, generous: nothing here is about speed

@@ -10,7 +10,8 @@ import pytest
 
 from lab.cli.open_runs import looking_at
 from lab.cli.parser import main
-from lab.store.stored_run import RunCorrupt, load
+from lab.facade import load
+from lab.store.stored_run import RunCorrupt
 from tests.lab.conftest import PretendedLaunch
 from tests.lab.damages import CONTRIVED, DAMAGES
 from tests.lab.test_cli import one_object

@@ -13,7 +13,7 @@ import pytest
 
 import lab
 from engine.processes.launch import RunFailed
-from lab.store.stored_run import Run
+from lab.facade import Run
 
 pytestmark = pytest.mark.timed
 ENDS_WITHIN = 3.0  # seconds from the kill, from the issue

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.job.job import Job
+from lab.facade import Run, load
 from lab.store.store import Store
-from lab.store.stored_run import Run, RunCorrupt, load
+from lab.store.stored_run import RunCorrupt
 from lab.store.validation import check_summary, readable_job
 
 Change = Callable[[dict[str, Any]], object]

@@ -10,8 +10,8 @@ import pytest
 import lab
 from engine.job.job import Job
 from engine.program.compile import compile_job
+from lab.facade import Run
 from lab.running.execute import run_job
-from lab.store.stored_run import Run
 from lab.store.summary import Outcome, parity, plain
 from tests.lab.conftest import PretendedLaunch
 

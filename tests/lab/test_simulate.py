@@ -195,11 +195,11 @@ print('torch' in sys.modules)
 
 def test_damaged_templates_are_made_again() -> None:
     Path("runs").mkdir()
-    from engine.prediction.rehearsal.template_cache import _step_template, _unit_templates
+    from engine.prediction.rehearsal.template_cache import _alone_templates, _unit_templates
 
     def fresh() -> float:
         _unit_templates.cache_clear()
-        _step_template.cache_clear()
+        _alone_templates.cache_clear()
         return float(lab.simulate(pp=2).summary["step_seconds"])
 
     first = fresh()

@@ -17,9 +17,10 @@ import pytest
 
 from engine.job.job import Job
 from engine.recording.parquet import finalize
+from lab.facade import Run, load, runs
 from lab.store.folder import Entry, Owner, RunInfo, write_info
 from lab.store.store import Store, StoreError
-from lab.store.stored_run import Run, RunCorrupt, RunNotFound, load, runs
+from lab.store.stored_run import RunCorrupt, RunNotFound
 
 SUMMARY = {
     "steps": [{"step": 0, "loss": 5.5, "seconds": 0.2}],

@@ -15,7 +15,8 @@ from engine.recording.parquet import finalize, read_recording
 from engine.recording.running_totals import NOTHING, after
 from engine.recording.tables import MemoryRow, Op, Recording
 from lab import analysis
-from lab.store.stored_run import RunCorrupt, Store, load
+from lab.facade import load
+from lab.store.stored_run import RunCorrupt, Store
 from tests.lab.synthetic import LIFELIKE, synthetic
 
 JOB, STEPS = Job.from_options(dp=2, pp=2, zero=1), 6

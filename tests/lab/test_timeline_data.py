@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.prediction.replay.replay import replay
-from engine.program.program import COMPUTE
+from engine.program.kinds import names_where
 from engine.recording.tables import Recording
 from lab import analysis
 from lab.analysis.step.step_ops import NoStep
@@ -85,7 +85,7 @@ def test_every_operation_that_took_time_is_drawn_once(recording: Recording, data
     drawn = rows[rows >= 0]
     assert len(drawn) == len(set(drawn.tolist()))
     ops = analysis.step_ops(recording, 1)
-    names = {kind.value for kind in COMPUTE}
+    names = set(names_where(lambda kind: kind.computes))
     computing = {i for i, kind in enumerate(ops.kind) if kind in names and ops.end[i] > ops.start[i]}
     collectives = {
         i for i, stream in enumerate(ops.stream) if stream in ("dp", "tp", "tie") and ops.end[i] > ops.start[i]

@@ -15,7 +15,8 @@ from engine.cluster.cluster import Cluster
 from engine.job.job import Job
 from engine.prediction.simulate import simulate
 from engine.program.compile import compile_job
-from engine.program.program import Action, Kind, Program
+from engine.program.kinds import Kind
+from engine.program.program import Action, Program
 
 SEQ, VOCAB = 2048, 51200
 PEAK = 312e12  # FLOP/s of an A100 in 16 bit

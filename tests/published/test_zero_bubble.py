@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from engine.program.dryrun import dry_run
+from engine.program.kinds import Kind
 from engine.program.passes.messages import add_messages
-from engine.program.program import COMPUTE, Action, Kind, Program
+from engine.program.program import Action, Program
 from engine.program.schedules.one_f_one_b import ScheduleFunction, interleaved, one_f_one_b
 from engine.program.schedules.zero_bubble import zb_h1, zb_h2
 
@@ -59,5 +60,5 @@ def test_interleaved_1f1b_comes_within_four_thousandths_of_the_published_rate(ro
 def test_a_bubble_by_the_wall_clock_is_not_what_the_paper_counts() -> None:
     row = TABLE[3]
     lanes = add_messages(zb_h2(row["p"], row["m"], 1), range(row["p"]), early=False)
-    walk = dry_run(Program(lanes), lambda a: int(a.kind in COMPUTE))
+    walk = dry_run(Program(lanes), lambda a: int(a.kind.computes))
     assert walk.span_bubble() == 0 < walk.bubble() == Fraction(7, 3 * 24 + 7)

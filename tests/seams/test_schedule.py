@@ -19,8 +19,8 @@ from engine.program.compile import compile_job
 from engine.program.dryrun import dry_run
 from lab.cli.options import Parser, add_job_options
 from lab.cli.terminal.run import bubble
+from lab.facade import Run
 from lab.running.downscale import scaled_down
-from lab.store.stored_run import Run
 from lab.views.figures.pipeline.bubble_curve import curve_points
 from lab.views.report.words import job_in_words
 from lab.widgets.explorer.knobs import knobs, turned

@@ -19,7 +19,7 @@ from engine.prediction.replay.replay import replay
 from engine.recording.tables import Recording
 from lab.analysis import memory_peaks
 from lab.cli.terminal.run import show
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views import figures
 
 TIMES = ("start_ns", "end_ns", "cpu_ns", "step")

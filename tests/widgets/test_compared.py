@@ -10,7 +10,7 @@ import lab
 from lab.analysis.comparison import lines
 from lab.analysis.comparison.lines import Line
 from lab.analysis.comparison.text import explain
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.wording import nbytes, seconds
 
 

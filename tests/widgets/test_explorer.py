@@ -13,9 +13,9 @@ import lab
 from engine.job.errors import JobRefused
 from engine.job.job import Job
 from engine.processes.launch import RunCancelled
+from lab.facade import Run
 from lab.running.execution import Progress
 from lab.store.store import Store
-from lab.store.stored_run import Run
 from lab.views import figures
 from lab.widgets import Explorer
 from lab.widgets.explorer.latest_only_worker import Latest

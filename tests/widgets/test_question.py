@@ -10,9 +10,9 @@ import ipywidgets
 import pytest
 
 from engine.job.job import Job
+from lab.facade import Run
 from lab.learning.progress import Learner
 from lab.running.simulation import simulate
-from lab.store.stored_run import Run
 from lab.widgets.question.answer import Choices, Number, answers
 from lab.widgets.question.question import Question
 
@@ -156,7 +156,7 @@ def test_whatever_a_question_function_raises_the_question_is_open_again(
 def test_what_is_shown_must_be_a_widget_and_a_question_says_so(learner: Learner) -> None:
     form = answered(asked(learner, then=lambda run: run), "3/7").form
     assert form.state == "open"
-    assert "`then` must return what `lab.view` and kin do, and returned a Run" in form.hint
+    assert "`then` must return what `lab.view` and kin do, and returned a StoredRun" in form.hint
 
 
 def test_an_answer_that_cannot_be_kept_is_judged_all_the_same(learner: Learner) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lab
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views import figures
 
 NAMES = ("timeline", "grid", "memory", "matrix", "bubble", "activity")

@@ -14,7 +14,7 @@ from engine.job.schedules import SCHEDULES
 from engine.model.params import unit_size
 from engine.model.units import TOKENS, stage_lane, stages
 from engine.planner.plans import Shape
-from engine.program.program import Kind
+from engine.program.kinds import Kind
 
 Numbers = NDArray[np.int64]
 

@@ -35,7 +35,7 @@ from engine.planner.estimate.outline import (
 from engine.planner.estimate.prices import COMPUTING, TENSOR, Block, Prices
 from engine.planner.estimate.walk import walk
 from engine.planner.plans import RECOMPUTES, Legal, Shape, Space, Variants, split, walked
-from engine.program.program import Kind
+from engine.program.kinds import Kind
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]

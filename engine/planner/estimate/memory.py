@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from engine.job.job import Job, Model, Plan
 from engine.job.schedules import SCHEDULES
+from engine.model.units import output_bytes
 from engine.planner.estimate.distinct_stages import (
     LaneKind,
     held,
@@ -31,9 +32,8 @@ from engine.prediction.formulas import (
     held_for_weight_bytes,
     in_flight_formula,
     kept_bytes,
-    message_bytes,
 )
-from engine.program.program import Kind
+from engine.program.kinds import Kind
 
 Numbers = NDArray[np.int64]
 CATEGORIES = ("params", "grads", "optimizer", "activations", "gathered", "buffers")
@@ -67,7 +67,7 @@ def sizes(job: Job, tp: int) -> Sizes:
                 job.plan, dp=1, tp=tp, microbatches=1, sequence_parallel=bool(scatter), recompute=recompute
             )
             one = dataclasses.replace(job, plan=plan, training=training)
-            message[scatter] = message_bytes(one)
+            message[scatter] = output_bytes(one, "block0")
             for u, unit in enumerate(("embedding", "block0", "head")):
                 kept[u, scatter, r], whole[u, scatter, r] = kept_bytes(one, unit), activation_bytes(one, unit)
                 left[u, scatter, r] = held_for_weight_bytes(one, unit)

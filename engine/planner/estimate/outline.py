@@ -12,18 +12,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from engine.job.errors import Unknown
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
 from engine.model.buckets import lane_buckets
 from engine.model.units import TOKENS, recomputes, stages, token_lanes
 from engine.program.compile import compile_lanes
 from engine.program.dependencies import waits
+from engine.program.kinds import KINDS, Kind
 from engine.program.passes.layers import expand_units
-from engine.program.program import PASSES, RECEIVES, SENDS, Action, Kind, Lanes, Program
+from engine.program.program import Action, Lanes, Program
 from engine.program.send_completion import Key
 
 UNITS = ("embedding", "block", "head")
 WORKS = (Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT, Kind.RECOMPUTE)
+KNOWN = (
+    *WORKS,
+    *(kind for kind in KINDS if kind.moves == "message"),
+    Kind.GATHER,
+    Kind.REDUCE,
+    Kind.RELEASE,
+    Kind.WAIT,
+    Kind.STEP,
+)
 HOST = len(UNITS) * len(WORKS)
 """Place of the host's time for one row among what work is made of; before it come [UNITS, WORKS]."""
 
@@ -127,7 +138,7 @@ class _Rough:
     job: Job
 
     def together(self, a: Action) -> bool:
-        if self.job.effective_zero >= 2 or a.kind not in (*PASSES, Kind.RECOMPUTE):
+        if self.job.effective_zero >= 2 or a.kind not in WORKS:
             return False
         return a.kind is Kind.FORWARD or a.microbatch != self.job.plan.microbatches - 1
 
@@ -237,12 +248,14 @@ class _Outliner:
         if a.kind in WORKS:
             for place, n in enumerate(self._counts(a)):
                 lane.pending[place] += n
-        elif a.kind in SENDS or a.kind in RECEIVES:
+        elif a.kind.moves == "message":
             lane.meeting[i] = self._message(z, a)
             lane.pending[HOST] += 1
         elif a.kind in (Kind.GATHER, Kind.REDUCE):
             lane.meeting[i] = self._collective(z, a)
             lane.pending[HOST] += 1
+        elif a.kind not in (Kind.RELEASE, Kind.WAIT):  # these take no time themselves
+            raise Unknown("kind of action of the planner", a.kind.name, [kind.name for kind in KNOWN])
         return True
 
     def _counts(self, a: Action) -> Counts:
@@ -281,8 +294,8 @@ class _Outliner:
 
     def _message(self, z: int, a: Action) -> int:
         assert a.stage is not None and a.microbatch is not None and a.peer is not None
-        sends = a.kind in SENDS
-        kind = a.kind if sends else RECEIVES[a.kind]
+        sends = a.kind.sends
+        kind = a.kind if sends else a.kind.other_end
         stage = a.stage if sends else a.stage + (1 if kind is Kind.SEND_GRAD else -1)
         ends = (z, a.peer) if sends else (a.peer, z)
         name: Key = (kind, stage, a.microbatch)

@@ -36,7 +36,7 @@ from engine.planner.estimate.outline import (
 from engine.planner.estimate.places import MeshPlaces, Places
 from engine.planner.estimate.unit_costs import SPLIT, StepCosts, UnitCosts, step_costs
 from engine.planner.plans import RECOMPUTES, Shape, Space, Variants, divisors
-from engine.program.program import Kind
+from engine.program.kinds import Kind
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -218,7 +218,7 @@ class Prices:
     def _has(unit: str, kind: Kind, recompute: Recompute, split: bool) -> bool:
         if kind is Kind.RECOMPUTE:
             return unit == "block" and recompute == "full"
-        return kind not in SPLIT or (split and unit != "embedding")
+        return kind.name not in SPLIT or (split and unit != "embedding")
 
     def _pass(
         self, kind: Kind, unit: str, tp: int, scatter: bool, recompute: Recompute, mesh: MeshPlaces, devices: int,
@@ -229,8 +229,8 @@ class Prices:
             kind = Kind.FORWARD
         if recompute == "full" or unit != "block":
             recompute = "none"
-        columns = self.units.columns(kind, unit, tp, scatter, recompute, self.sizes_of_batch)
-        inside = self.units.inside(kind, unit, tp, scatter, recompute)
+        columns = self.units.columns(kind.name, unit, tp, scatter, recompute, self.sizes_of_batch)
+        inside = self.units.inside(kind.name, unit, tp, scatter, recompute)
         host = max(device.host_s / factor for device, factor in self.places.speeds[0])
         compute = self._compute(devices, columns) + len(inside) * host
         collectives = np.zeros_like(compute)

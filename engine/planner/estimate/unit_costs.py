@@ -22,13 +22,13 @@ from engine.planner.estimate.outline import UNITS
 from engine.prediction.rehearsal.template_cache import step_template, unit_templates
 from engine.prediction.rehearsal.templates import Template
 from engine.prediction.replay.op_seconds import COSTS
-from engine.program.program import Kind
+from engine.program.kinds import Kind
 
 Floats = NDArray[np.float64]
 Inside = tuple[tuple[str, int], ...]
 """(operation, bytes of its full tensor for one sequence) of the collectives inside a computation."""
 ANCHORS = (1, 2, 4)
-SPLIT = (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
+SPLIT = (Kind.BACKWARD_INPUT.name, Kind.BACKWARD_WEIGHT.name)
 
 
 @dataclass(eq=False)

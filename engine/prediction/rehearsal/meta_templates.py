@@ -5,7 +5,7 @@ Meta tensors have shapes and no data, so the runtime, the layers and the optimiz
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,16 +13,19 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from engine.communication.comm import Comm, Group
+from engine.communication.comm import Comm, Done, Group, Handle
 from engine.execution.runtime import Runtime
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
+from engine.model.family import family_of
 from engine.model.params import Param
-from engine.prediction.rehearsal.templates import Piece, Template, Templates, unit_job, unit_kind
+from engine.model.unit_kinds import kind_of
+from engine.prediction.rehearsal.templates import SELF, WAIT, Piece, Template, Templates, unit_job
 from engine.program.compile import compile_lanes
-from engine.program.program import Action, Kind, Program
+from engine.program.program import Action, Program
 from engine.program.schedules.one_f_one_b import gpipe
 from engine.program.schedules.zero_bubble import zb_h1
+from engine.program.streams import COMPUTE_STREAM
 from engine.recording.ledger import Ledger
 from engine.recording.recorder import Recorder, Row
 
@@ -37,24 +40,17 @@ class SilentComm(Comm):
         self.axes: dict[int, str] = {}
 
     def _start(self, axis: str, collective: Callable[..., dist.Work | None], *tensors_and_op: Any) -> dist.Work:
-        return _Done()
+        return Done()
 
     def _row(self, op: str, axis: str, tensor: Tensor, stream: str, action: Action | None) -> Row:
         row = super()._row(op, axis, tensor, stream, action)
         self.axes[row.seq] = axis
         return row
 
-
-class _Done(dist.Work):
-    """Work that was over before it began."""
-
-    def wait(self, *_: Any) -> bool:
-        return True
-
-    def get_future(self) -> Any:
-        future: torch.futures.Future[None] = torch.futures.Future()
-        future.set_result(None)
-        return future
+    def copy(self, out: Tensor, source: Tensor, action: Action) -> Handle:
+        handle = super().copy(out, source, action)
+        self.axes[handle.row.seq] = SELF
+        return handle
 
 
 def _empty(param: Param) -> Tensor:
@@ -78,32 +74,41 @@ def saved_bytes(job: Job) -> dict[str, int]:
     return dict(_executed(unit_job(job), "gloo", False)[1])
 
 
+def left_bytes(job: Job) -> dict[str, int]:
+    """Unit kind → bytes that the input part of one of it leaves for its weight part, found in the same way."""
+    return dict(_executed(unit_job(job), "gloo", True)[2])
+
+
 @lru_cache(maxsize=512)
-def _executed(job: Job, backend: str, split: bool) -> tuple[Templates, dict[str, int]]:
-    """The templates of the job's units, and the bytes they save."""
+def _executed(job: Job, backend: str, split: bool) -> tuple[Templates, dict[str, int], dict[str, int]]:
+    """The templates of the job's units, the bytes they save, and those they leave for weight parts."""
     comm = SilentComm(0, _groups(job, 0), backend)
     program = compile_lanes(job, (zb_h1 if split else gpipe)(1, 1, 1))
-    only_units = Program(tuple(tuple(a for a in lane if a.kind is not Kind.STEP) for lane in program.lanes))
+    only_units = Program(tuple(tuple(a for a in lane if a.kind.acts_on == "unit") for lane in program.lanes))
     runtime = Runtime(job, only_units, 0, comm, META, Ledger(0), _empty)
-    shape = (job.model.seq + 1, job.microbatch_size)
-    runtime.execute([torch.zeros(shape, dtype=torch.int64, device=META)])
+    family = family_of(job.model)
+    data = torch.zeros(family.data_shape(job), dtype=getattr(torch, family.data_type), device=META)
+    runtime.execute([data])
     rows = comm.recorder.rows
     templates = {
-        (row.kind, unit_kind(row.unit)): _template(row, rows, comm.axes)
+        (row.kind, kind_of(row.unit).name): _template(row, rows, comm.axes)
         for row in rows
-        if row.stream == "compute" and row.kind != "wait"
+        if row.stream == COMPUTE_STREAM and row.kind != WAIT[0].kind
     }
-    return templates, runtime.saved_bytes
+    return templates, runtime.saved_bytes, runtime.left_bytes
 
 
-def execute_step(job: Job, lane: int, backend: str) -> Template:
-    """The template of the optimizer step on a lane of a job of `engine.prediction.rehearsal.templates.step_job`."""
-    rank, step = mesh_of(job).rank(0, 0, lane), Action(Kind.STEP)
+def execute_alone(job: Job, lane: int, actions: Sequence[Action], backend: str) -> Templates:
+    """(action kind, bucket) → template of actions on a lane of a job of
+    `engine.prediction.rehearsal.templates.step_job`, done one after the other and nothing else.
+    """
+    rank = mesh_of(job).rank(0, 0, lane)
     comm = SilentComm(rank, _groups(job, rank), backend)
-    program = Program(tuple((step,) for _ in range(job.plan.pp)))
-    Runtime(job, program, rank, comm, META, Ledger(rank), _empty).run_step([], 0, lambda action: None)
+    program = Program(tuple(tuple(actions) if z == lane else () for z in range(job.plan.pp)))
+    Runtime(job, program, rank, comm, META, Ledger(rank), _empty).execute([])
     rows = comm.recorder.rows
-    return _template(rows[0], rows, comm.axes)
+    own = [row for row in rows if row.parent < 0 and row.kind != WAIT[0].kind]
+    return {(row.kind, row.unit): _template(row, rows, comm.axes) for row in own}
 
 
 def _groups(job: Job, rank: int) -> dict[str, Group]:

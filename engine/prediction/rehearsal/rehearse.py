@@ -18,15 +18,24 @@ from numpy.typing import NDArray
 from engine.job.job import Job
 from engine.job.mesh import Mesh, mesh_of
 from engine.model.buckets import lane_buckets
-from engine.model.units import token_lanes
+from engine.model.unit_kinds import kind_of
+from engine.model.units import boundary_bytes, token_lanes
 from engine.prediction.formulas import state_bytes
 from engine.prediction.peak_memory import Change, lane_changes
-from engine.prediction.rehearsal.template_cache import step_template, unit_templates
-from engine.prediction.rehearsal.templates import WAIT, Piece, Template, Templates, communication_template, unit_kind
+from engine.prediction.rehearsal.template_cache import alone_templates, unit_templates
+from engine.prediction.rehearsal.templates import (
+    SELF,
+    WAIT,
+    Piece,
+    Template,
+    Templates,
+    communication_template,
+)
 from engine.prediction.replay.rows import whole
 from engine.program.compile import compile_job
 from engine.program.dependencies import Waits, waits
-from engine.program.program import COMPUTE, Action, Kind, Program
+from engine.program.kinds import Kind
+from engine.program.program import Action, Program, boundary
 from engine.recording.tables import CATEGORIES, MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, Recording
 
 Numbers = NDArray[np.int64]
@@ -183,7 +192,8 @@ class _Part:
 
 def _script(job: Job, lane: Sequence[Action], known: Waits, z: int, backend: str, kept: Path | None) -> list[_Part]:
     """What a lane does in order, its waits spelled out."""
-    keys = [_template_key(a) for a in lane]
+    sizes = boundary_bytes(job)
+    keys = [_template_key(sizes, a) for a in lane]
     templates = _templates(job, dict(zip(keys, lane, strict=True)), z, backend, kept)
     script: list[_Part] = []
     place: list[int] = []  # of each action in the script
@@ -196,10 +206,15 @@ def _script(job: Job, lane: Sequence[Action], known: Waits, z: int, backend: str
     return script
 
 
-def _template_key(a: Action) -> tuple[object, ...]:
-    """What decides an action's rows. Of a collective that is its bucket, of a message its peer."""
-    if a.kind in COMPUTE:
-        return a.kind, unit_kind(a.unit)
+def _template_key(sizes: Sequence[int], a: Action) -> tuple[object, ...]:
+    """What decides an action's rows. Of a collective that is its bucket, of a message its size and its peer.
+
+    sizes: of the messages across each boundary.
+    """
+    if a.kind.rows == "unit":
+        return a.kind, kind_of(a.unit).name
+    if a.kind.moves == "message":
+        return a.kind, sizes[boundary(a)], a.peer
     return a.kind, a.unit, a.peer, a.axis, a.op
 
 
@@ -213,14 +228,19 @@ def _templates(
         units |= unit_templates(job, backend, kept)
     if Kind.BACKWARD_INPUT in kinds:  # besides the others, where an order written by hand mixes whole and split ones
         units |= unit_templates(job, backend, kept, split=True)
+    alone = [a for a in examples.values() if a.kind.rows == "alone"]
+    by_itself = alone_templates(job, z, alone, backend, kept) if alone else {}
     found: dict[tuple[object, ...], Template] = {}
     for key, a in examples.items():
-        if a.kind is Kind.STEP:
-            found[key] = step_template(job, z, backend, kept)
-        elif a.kind in COMPUTE:
-            found[key] = units[a.kind.value, unit_kind(a.unit)]
-        else:
-            found[key] = communication_template(job, a, buckets.get(a.unit), backend)
+        match a.kind.rows:
+            case "unit":
+                found[key] = units[a.kind.name, kind_of(a.unit).name]
+            case "alone":
+                found[key] = by_itself[a]
+            case "sizes":
+                found[key] = communication_template(job, a, buckets.get(a.unit), backend)
+            case "":
+                found[key] = ()
     return found
 
 
@@ -231,6 +251,8 @@ def _peers(axis: str, rank: int, mesh: Mesh, tie: Sequence[int]) -> list[int]:
     """
     if axis in ("dp", "tp", "pp"):
         return mesh.group(axis, rank)
+    if axis == SELF:
+        return [rank]
     if axis == "tie":
         pipeline = mesh.group("pp", rank)
         return [pipeline[z] for z in tie]

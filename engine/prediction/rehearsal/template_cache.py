@@ -8,16 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
 from engine.execution.reference import prune, source
 from engine.job.job import Job
+from engine.model.buckets import lane_buckets
 from engine.prediction.rehearsal.templates import Piece, Template, Templates, step_job, unit_job
+from engine.program.kinds import Kind
+from engine.program.program import Action
 
 KEEP_BYTES = 16 * 2**20
 _DEFAULTS = {field.name: field.default for field in fields(Piece)}
@@ -31,9 +34,21 @@ def unit_templates(job: Job, backend: str, folder: Path | None = None, split: bo
     return _unit_templates(unit_job(job), backend, folder, split)
 
 
+def alone_templates(
+    job: Job, lane: int, actions: Sequence[Action], backend: str, folder: Path | None = None
+) -> dict[Action, Template]:
+    """The templates of actions of a lane that are executed by themselves (`Kind.rows` is "alone")."""
+    small, alike = step_job(job, lane)
+    names = {mine.name: its.name for mine, its in zip(lane_buckets(job, lane), lane_buckets(small, alike), strict=True)}
+    there = {a: replace(a, unit=names.get(a.unit, a.unit)) for a in actions}
+    found = _alone_templates(small, alike, tuple(there.values()), backend, folder)
+    return {a: found[its.kind.name, its.unit] for a, its in there.items()}
+
+
 def step_template(job: Job, lane: int, backend: str, folder: Path | None = None) -> Template:
-    """The template of the optimizer step on the ranks of a lane."""
-    return _step_template(*step_job(job, lane), backend, folder)
+    """The template of a whole optimizer step on the ranks of a lane."""
+    step = Action(Kind.STEP)
+    return alone_templates(job, lane, [step], backend, folder)[step]
 
 
 @lru_cache(maxsize=512)
@@ -47,13 +62,14 @@ def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) ->
 
 
 @lru_cache(maxsize=512)
-def _step_template(job: Job, lane: int, backend: str, folder: Path | None) -> Template:
+def _alone_templates(job: Job, lane: int, actions: tuple[Action, ...], backend: str, folder: Path | None) -> Templates:
     def make() -> Templates:
-        from engine.prediction.rehearsal.meta_templates import execute_step
+        from engine.prediction.rehearsal.meta_templates import execute_alone
 
-        return {("step", ""): execute_step(job, lane, backend)}
+        return execute_alone(job, lane, actions, backend)
 
-    return _kept(folder, f"step of lane {lane}, {backend}\n{job.to_toml()}", make)["step", ""]
+    what = ", ".join(map(str, actions))
+    return _kept(folder, f"{what} on lane {lane}, {backend}\n{job.to_toml()}", make)
 
 
 def _kept(folder: Path | None, of: str, make: Callable[[], Templates]) -> Templates:

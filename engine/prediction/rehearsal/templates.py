@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from engine.communication.collective_bytes import logical_bytes, wire_bytes
 from engine.job.job import Hardware, Job, Plan
 from engine.model.buckets import Bucket, lane_buckets
+from engine.model.family import family_of
 from engine.model.params import replicated_size
-from engine.model.units import token_lanes
-from engine.prediction.formulas import message_bytes
-from engine.program.program import RECEIVES, SENDS, Action, Kind
+from engine.model.units import boundary_bytes, token_lanes
+from engine.program.kinds import Kind
+from engine.program.program import Action, boundary
+from engine.program.streams import COMPUTE_STREAM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,28 +41,26 @@ class Piece:
     wire_bytes: int = 0
 
 
+SELF = "self"
+"""As `Piece.axis`: the rank alone, as in a copy from one of its memories to another."""
+
 Template = tuple[Piece, ...]
 """An action's own row, then the collectives inside it in order; empty for an action that writes no row."""
 
 Templates = dict[tuple[str, str], Template]
 """(action kind, unit kind) → template."""
 
-WAIT: Template = (Piece(stream="compute", kind="wait"),)
-
-
-def unit_kind(unit: str) -> str:
-    """All blocks cost the same."""
-    return "block" if unit.startswith("block") else unit
+WAIT: Template = (Piece(stream=COMPUTE_STREAM, kind=Kind.WAIT.name),)
 
 
 def unit_job(job: Job) -> Job:
-    """The job of one block, one micro-batch and one tensor group that executes each distinct unit of `job` once."""
+    """The job of one micro-batch, one tensor group and as few units as have all kinds of those of `job`."""
     plan = Plan(
         tp=job.plan.tp, sequence_parallel=job.plan.sequence_parallel, recompute=job.plan.recompute,
         schedule="gpipe", microbatches=1,
     )  # fmt: skip
     training = replace(job.training, batch=job.microbatch_size, steps=1, seed=0, lr=1.0, text=None)
-    return Job(model=replace(job.model, layers=1), plan=plan, training=training)
+    return Job(model=family_of(job.model).smallest(job.model), plan=plan, training=training)
 
 
 def step_job(job: Job, lane: int) -> tuple[Job, int]:
@@ -78,30 +78,25 @@ def _step_of(job: Job, lane: int) -> tuple[object, ...]:
 
 
 def communication_template(job: Job, action: Action, bucket: Bucket | None, backend: str) -> Template:
-    """The row of a message, gather or reduction; none for a release or a wait. bucket: the one the action names."""
-    if action.kind in SENDS or action.kind in RECEIVES:
-        stream, size = ("pp_act" if action.kind in _ACTIVATIONS else "pp_grad"), message_bytes(job)
+    """The row of a message, gather or reduction. bucket: the one the action names."""
+    if action.kind.moves == "message":
+        size = boundary_bytes(job)[boundary(action)]
         return (
             Piece(
-                stream=stream, kind=action.kind.value, op="message", axis=f"pp{action.peer}", group="pp",
+                stream=action.kind.stream, kind=action.kind.name, op="message", axis=f"pp{action.peer}", group="pp",
                 logical_bytes=size, wire_bytes=size,
             ),
         )  # fmt: skip
-    if action.kind not in (Kind.GATHER, Kind.REDUCE):
-        return ()
     assert bucket is not None
     op, axis = action.op, action.axis
     n = {"dp": job.plan.dp, "tp": job.plan.tp, "tie": 2}[axis]
     size = _bytes_moved(job, action, bucket)
     return (
         Piece(
-            stream=axis, kind=action.kind.value, op=op, axis=axis, group=axis,
+            stream=axis, kind=action.kind.name, op=op, axis=axis, group=axis,
             logical_bytes=logical_bytes(op, n, size), wire_bytes=wire_bytes(op, n, size, backend),
         ),
     )  # fmt: skip
-
-
-_ACTIVATIONS = (Kind.SEND_ACT, Kind.RECV_ACT)
 
 
 def _bytes_moved(job: Job, action: Action, bucket: Bucket) -> int:

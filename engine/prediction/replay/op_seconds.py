@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from engine.cluster.cluster import Cluster
 from engine.cluster.collectives import full_bytes, group_cost, message_seconds
+from engine.cluster.operations import COPY, MESSAGE
 from engine.cluster.roofline import compute_seconds
 from engine.prediction.replay.rows import StepRows
 from engine.prediction.replay.timing import Seconds
@@ -62,13 +63,18 @@ def _own(rows: StepRows, cluster: Cluster, world_size: int, precision: str) -> N
 def _together(rows: StepRows, cluster: Cluster, world_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(seconds of each collective and message once its members are there, those of them that depend on its size).
 
-    0 for other rows.
+    0 for other rows. A copy within a rank goes through its device's memory, which it reads and writes.
     """
     logical = rows.ints("logical_bytes")
     seconds, least = np.zeros(len(rows)), np.zeros(len(rows))
     for op, example, these in rows.alike:
         peers, nbytes = rows.peers_of(example), logical[these]
-        if op == "message":
+        if op == COPY:
+            rank = int(rows.rank[example])
+            device, speed = cluster.device_of(rank, world_size), cluster.speed_of(rank, world_size)
+            through = device.memory_bandwidth * device.memory_fraction * speed
+            seconds[these] = rows.ints("touched_bytes")[these] / through
+        elif op == MESSAGE:
             to = next(peer for peer in peers if peer != rows.rank[example])
             ends = (int(rows.rank[example]), to) if rows.is_send[example] else (to, int(rows.rank[example]))
             seconds[these] = message_seconds(cluster, *ends, nbytes, world_size)

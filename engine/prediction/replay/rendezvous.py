@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.prediction.replay.rows import Mask, Numbers, StepRows
-from engine.program.program import Kind
+from engine.program.kinds import Kind
 
-_ACT = (Kind.SEND_ACT.value, Kind.RECV_ACT.value)
+_ACT = (Kind.SEND_ACT.name, Kind.RECV_ACT.name)
 
 
 @dataclass(frozen=True, eq=False)

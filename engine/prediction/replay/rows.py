@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from engine.program.program import COMPUTE, Kind
+from engine.cluster.operations import OPERATIONS
+from engine.program.kinds import COLLECTIVE, Kind, kind_of_row, names_where
+from engine.program.streams import STREAMS
 from engine.recording.tables import Recording
 
 Numbers = NDArray[np.int64]
@@ -97,23 +99,25 @@ class StepRows:
 
     @cached_property
     def is_wait(self) -> Mask:
-        return self.among("kind", Kind.WAIT.value)
+        return self.among("kind", Kind.WAIT.name)
 
     @cached_property
     def is_compute(self) -> Mask:
-        return self.among("kind", *(kind.value for kind in COMPUTE))
+        return self.among("kind", *names_where(lambda kind: kind.computes))
 
     @cached_property
     def is_send(self) -> Mask:
-        return self.among("kind", Kind.SEND_ACT.value, Kind.SEND_GRAD.value)
+        return self.among("kind", *names_where(lambda kind: kind.sends))
 
     @cached_property
     def is_message(self) -> Mask:
-        return self.is_send | self.among("kind", Kind.RECV_ACT.value, Kind.RECV_GRAD.value)
+        return self.is_send | self.among("kind", *names_where(lambda kind: kind.receives))
 
     @cached_property
     def is_collective(self) -> Mask:
-        return ~self.is_message & ~self.is_wait & ~self.among("stream", "compute")
+        """A copy within a rank is a collective of one."""
+        moves = names_where(lambda kind: kind.moves in ("collective", "copy"))
+        return self.among("kind", COLLECTIVE, *moves)
 
     @cached_property
     def is_blocking(self) -> Mask:
@@ -170,8 +174,20 @@ def step_rows(recording: Recording, step: int, stands_for: Mapping[int, int] | N
     return StepRows(in_order(rows).combine_chunks(), recording.stands_for if stands_for is None else stands_for)
 
 
+def check_words(rows: pa.Table) -> None:
+    """Raises `Unknown` if any kind, stream or operation is one that nobody here knows, for it would be left out."""
+    for kind in pc.unique(rows["kind"]).to_pylist():
+        kind_of_row(kind)
+    for stream in pc.unique(rows["stream"]).to_pylist():
+        STREAMS[stream]
+    for op in pc.unique(rows["op"]).to_pylist():
+        if op:
+            OPERATIONS[op]
+
+
 def in_order(rows: pa.Table) -> pa.Table:
-    """The rows by rank, and those of a rank by position."""
+    """The rows by rank, and those of a rank by position. Raises `Unknown`, see `check_words`."""
+    check_words(rows)
     rank, seq = (np.asarray(rows[name].to_numpy(), np.int64) for name in ("rank", "seq"))
     order = np.lexsort((seq, rank))
     return rows if (np.diff(order) == 1).all() else rows.take(whole(order))

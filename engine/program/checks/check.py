@@ -11,18 +11,13 @@ import shutil
 from collections.abc import Iterator
 
 from engine.job.job import Job
+from engine.model.unit_kinds import kind_of
 from engine.program.checks.context import Case, Complaint
 from engine.program.checks.rules import AXES, RULES
 from engine.program.dryrun import DryRun, dry_run
-from engine.program.program import EXECUTABLE, PASSES, RECEIVES, SENDS, Action, Kind, Program
+from engine.program.kinds import Kind
+from engine.program.program import Action, Program
 
-_LETTER = {
-    Kind.FORWARD: "F",
-    Kind.BACKWARD: "B",
-    Kind.BACKWARD_INPUT: "I",
-    Kind.BACKWARD_WEIGHT: "W",
-    Kind.RECOMPUTE: "R",
-}
 _HERE = "   <-- here"
 _CUT = "…"
 Mark = tuple[int, int]  # lane and position of the action in question; one past the last action is the lane's end
@@ -50,15 +45,13 @@ def check_program(program: Program, job: Job) -> None:
 
 
 def _wellformed(case: Case) -> Iterator[Complaint]:
-    """Every action is one that a rank can execute, with all it takes, and names things that exist."""
+    """Every action has all it takes, and names things that exist; its kind does, or there would be no program."""
     for z, i, a in case.program:
-        if a.kind not in EXECUTABLE:
-            yield z, i, f"no rank can execute {a.kind}: the kinds are {', '.join(k for k in Kind if k in EXECUTABLE)}."
-        elif a.kind in PASSES or a.kind is Kind.RECOMPUTE:
+        if a.kind.acts_on == "unit":
             yield from ((z, i, wrong) for wrong in _misplaced_unit(case, z, a))
-        elif a.kind in SENDS or a.kind in RECEIVES:
+        elif a.kind.acts_on == "message":
             yield from ((z, i, wrong) for wrong in _misplaced_message(case, z, a))
-        elif a.kind is not Kind.STEP:
+        elif a.kind.acts_on == "bucket":
             yield from ((z, i, wrong) for wrong in _misplaced_bucket(case, z, a))
 
 
@@ -70,8 +63,8 @@ def _misplaced_unit(case: Case, z: int, a: Action) -> Iterator[str]:
         yield f"{a.unit} lives on pipeline {case.lane_of[stage]}."
     elif a.stage != stage:
         yield f"{a.unit} belongs to stage{stage}: write stage{stage}."
-    elif a.unit == "embedding" and a.kind in (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT):
-        yield "the embedding has no input to make a gradient for, so its backward is not split: write backward."
+    elif kind_of(a.unit).source and a.kind in (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT):
+        yield f"the {a.unit} has no input to make a gradient for, so its backward is not split: write backward."
     yield from _bad_microbatch(case, a)
 
 
@@ -92,7 +85,7 @@ def _misplaced_message(case: Case, z: int, a: Action) -> Iterator[str]:
     elif case.lane_of[other] == z:
         yield f"stage{other} is on the same rank, which needs no message."
     elif a.peer != case.lane_of[other]:
-        arrow = "->" if a.kind in SENDS else "<-"
+        arrow = "->" if a.kind.sends else "<-"
         yield f"stage{other} lives on pipeline {case.lane_of[other]}: write {arrow}pp{case.lane_of[other]}."
     yield from _bad_microbatch(case, a)
 
@@ -118,9 +111,8 @@ def grid(program: Program, mark: Mark | None = None, width: int | None = None) -
     walk = dry_run(program)
     rows = [["."] * int(walk.makespan) for _ in program.lanes]
     for span in walk.spans:
-        if span.action.kind in _LETTER:
-            for t in range(int(span.start), int(span.end)):
-                rows[span.lane][t] = f"{_LETTER[span.action.kind]}{span.action.microbatch}"
+        for t in range(int(span.start), int(span.end)):
+            rows[span.lane][t] = f"{span.action.kind.letter}{span.action.microbatch}"
     at = None
     if mark and mark[0] < len(rows):
         at = _column(walk, mark)

@@ -9,7 +9,8 @@ from engine.model.buckets import lane_buckets
 from engine.model.units import stage_lane, stages
 from engine.program.compile import compile_job
 from engine.program.dryrun import DryRun, Time, dry_run
-from engine.program.program import MAKES_GRADIENT, Kind, Program
+from engine.program.kinds import KINDS, Kind
+from engine.program.program import Program
 
 Place = tuple[int, int]  # lane, position
 Complaint = tuple[int, int, str]  # lane, position, what is wrong
@@ -42,8 +43,9 @@ class Case:
         return f" (ready at t={self._ends[place]})" if place in self._ends else ""
 
     def step(self, z: int) -> int:
-        return next(i for i, a in enumerate(self.program.lanes[z]) if a.kind is Kind.STEP)
+        return next(i for i, a in enumerate(self.program.lanes[z]) if a.kind.sums_norm)
 
     def gradient(self, unit: str, k: int | None) -> Kind:
         """What makes the gradient of a unit's input: its whole backward, or the input part of a split one."""
-        return next((kind for kind in MAKES_GRADIENT if (kind, unit, k) in self.passes), Kind.BACKWARD)
+        made = (kind for kind in KINDS if kind.makes_gradient and (kind, unit, k) in self.passes)
+        return next(made, Kind.BACKWARD)

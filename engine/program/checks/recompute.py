@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from engine.model.units import recomputes
 from engine.program.checks.context import Case, Complaint, Place
-from engine.program.program import MAKES_GRADIENT, Kind
+from engine.program.kinds import Kind
 
 
 def recomputations(case: Case) -> Iterator[Complaint]:
@@ -21,6 +21,6 @@ def recomputations(case: Case) -> Iterator[Complaint]:
             first = case.passes[Kind.FORWARD, a.unit, a.microbatch]
             if first[1] > i:
                 yield z, i, f"it needs forward {a.unit} mb{a.microbatch} first{case.ready(first)}."
-        elif a.kind in MAKES_GRADIENT and recomputes(case.job, a.unit) and (a.unit, a.microbatch) not in seen:
+        elif a.kind.makes_gradient and recomputes(case.job, a.unit) and (a.unit, a.microbatch) not in seen:
             again = f"recompute {a.unit} mb{a.microbatch} stage{a.stage}"
             yield z, i, f"its activations were dropped: it needs {again} first."

@@ -13,16 +13,8 @@ from itertools import pairwise
 from engine.model.units import compute_units, needs
 from engine.program.checks.context import Case, Complaint
 from engine.program.checks.recompute import recomputations
-from engine.program.program import (
-    ADDS_GRADIENT,
-    MAKES_GRADIENT,
-    PASSES,
-    RECEIVES,
-    SENDS,
-    USES_PARAMETERS,
-    Action,
-    Kind,
-)
+from engine.program.kinds import KINDS, Kind
+from engine.program.program import Action
 
 AXES = ("tp", "dp", "tie")  # in the order in which a gradient is summed over them
 
@@ -30,15 +22,16 @@ AXES = ("tp", "dp", "tie")  # in the order in which a gradient is summed over th
 def _coverage(case: Case) -> Iterator[Complaint]:
     """Each unit forward and backward, whole or in two parts, once per micro-batch, and one step on each lane."""
     for z, i, a in case.program:
-        if a.kind in PASSES and case.passes.setdefault((a.kind, a.unit, a.microbatch), (z, i)) != (z, i):
+        if a.kind.is_pass and case.passes.setdefault((a.kind, a.unit, a.microbatch), (z, i)) != (z, i):
             yield z, i, "this has been done already; each layer runs once per micro-batch."
+    kinds = [kind for kind in KINDS if kind.is_pass]
     for unit in compute_units(case.job.model):
         lane = case.lane_of[case.stage_of[unit]]
         for k in range(case.job.plan.microbatches):
-            parts = {kind for kind in PASSES if (kind, unit, k) in case.passes}
+            parts = {kind for kind in kinds if (kind, unit, k) in case.passes}
             split = parts & {Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT}
             if Kind.BACKWARD in parts and split:
-                place = case.passes[min(split), unit, k]
+                place = case.passes[min(split, key=str), unit, k]
                 yield (
                     *place,
                     "this has a backward already: a backward is one whole or two parts, an input and a weight.",
@@ -47,7 +40,7 @@ def _coverage(case: Case) -> Iterator[Complaint]:
                 if kind not in parts:
                     yield lane, len(case.program.lanes[lane]), f"{kind} {unit} mb{k} is missing."
     for z, actions in enumerate(case.program.lanes):
-        if sum(a.kind is Kind.STEP for a in actions) != 1:
+        if sum(a.kind.sums_norm for a in actions) != 1:
             yield z, len(actions), "a lane has exactly one step."
 
 
@@ -62,9 +55,9 @@ def _order(case: Case) -> Iterator[Complaint]:
     before, after = {b: a for a, b in pairs}, dict(pairs)
     steps = [case.step(z) for z in range(case.pp)]
     for z, i, a in case.program:
-        if i > steps[z] and (a.kind in PASSES or a.kind in SENDS or a.kind in RECEIVES):
+        if i > steps[z] and (a.kind.is_pass or a.kind.sends or a.kind.receives):
             yield z, i, "the step comes before it; a step ends with every rank, after all computations and messages."
-        if a.kind in PASSES:
+        if a.kind.is_pass:
             for kind, unit in _predecessors(case, a, before, after):
                 first = case.passes[kind, unit, a.microbatch]
                 if first[1] > i:
@@ -73,7 +66,7 @@ def _order(case: Case) -> Iterator[Complaint]:
 
 def _predecessors(case: Case, a: Action, before: dict[str, str], after: dict[str, str]) -> Iterator[tuple[Kind, str]]:
     """What must have run earlier on the same rank; before and after: each unit's neighbours on that rank."""
-    if a.kind in MAKES_GRADIENT:
+    if a.kind.makes_gradient:
         yield Kind.FORWARD, a.unit
         if a.unit in after:
             yield case.gradient(after[a.unit], a.microbatch), after[a.unit]
@@ -86,10 +79,10 @@ def _predecessors(case: Case, a: Action, before: dict[str, str], after: dict[str
 def _messages(case: Case) -> Iterator[Complaint]:
     """Each message is sent and received exactly once, after it was made and before it is used."""
     for z, i, a in case.program:
-        if (a.kind in SENDS or a.kind in RECEIVES) and a.stage is not None and a.microbatch is not None:
+        if (a.kind.sends or a.kind.receives) and a.stage is not None and a.microbatch is not None:
             key = (a.kind, a.stage, a.microbatch)
             if case.messages.setdefault(key, (z, i)) != (z, i):
-                yield z, i, f"this message has been {'sent' if a.kind in SENDS else 'received'} already."
+                yield z, i, f"this message has been {'sent' if a.kind.sends else 'received'} already."
     for low, high in pairwise(range(len(case.stages))):
         if case.lane_of[low] != case.lane_of[high]:
             for k in range(case.job.plan.microbatches):
@@ -103,9 +96,9 @@ def _hop(case: Case, send: Kind, source: int, target: int, k: int) -> Iterator[C
     makes, unit = case.stages[source][end], case.stages[target][-1 - end]
     does, uses = (Kind.FORWARD if end else case.gradient(u, k) for u in (makes, unit))
     made, used = case.passes[does, makes, k], case.passes[uses, unit, k]
-    sent, received = case.messages.get((send, source, k)), case.messages.get((SENDS[send], target, k))
+    sent, received = case.messages.get((send, source, k)), case.messages.get((send.other_end, target, k))
     if sent is None and received is None:
-        what = f"{send} mb{k} stage{source} and {SENDS[send]} mb{k} stage{target}"
+        what = f"{send} mb{k} stage{source} and {send.other_end} mb{k} stage{target}"
         yield *used, f"what it works on is on pipeline {made[0]}{case.ready(made)}: it needs {what}."
     elif sent is None and received is not None:
         yield *received, f"pipeline {made[0]} never sends it."
@@ -115,19 +108,19 @@ def _hop(case: Case, send: Kind, source: int, target: int, k: int) -> Iterator[C
         if sent[1] < made[1]:
             yield *sent, f"it needs {does} {makes} mb{k} first{case.ready(made)}."
         if received[1] > used[1]:
-            yield *used, f"it needs {SENDS[send]} mb{k} stage{target} first{case.ready(sent)}."
+            yield *used, f"it needs {send.other_end} mb{k} stage{target} first{case.ready(sent)}."
 
 
 def _posting_order(case: Case) -> Iterator[Complaint]:
     """Receives are posted in the order of the sends: NCCL knows messages between two ranks by nothing else."""
     sends: dict[tuple[Kind, int, int | None], list[Action]] = defaultdict(list)
     for z, _, a in case.program:
-        if a.kind in SENDS:
+        if a.kind.sends:
             sends[a.kind, z, a.peer].append(a)
     place: Counter[tuple[Kind, int, int | None]] = Counter()
     for z, i, a in case.program:
-        if a.kind in RECEIVES and a.peer is not None and a.stage is not None:
-            line = (RECEIVES[a.kind], a.peer, z)
+        if a.kind.receives and a.peer is not None and a.stage is not None:
+            line = (a.kind.other_end, a.peer, z)
             first, source = sends[line][place[line]], a.stage + (-1 if a.kind is Kind.RECV_ACT else 1)
             if (first.stage, first.microbatch) != (source, a.microbatch):
                 yield z, i, f"pipeline {a.peer} sends {first} first: post receives in the order of their sends."
@@ -161,7 +154,7 @@ def _gathered_around_use(case: Case, z: int) -> Iterator[Complaint]:
                 yield z, i, f"{a.unit} is not gathered, so there is nothing to release."
             elif not present.pop(a.unit):
                 yield z, i, f"nothing has used {a.unit} since its gather, which may still be under way."
-        for name in needs(case.job.model, a.unit) if a.kind in USES_PARAMETERS else ():
+        for name in needs(case.job.model, a.unit) if a.kind.uses_parameters else ():
             if name not in present:
                 late = next((j for j in range(i, len(lane)) if (lane[j].kind, lane[j].unit) == (Kind.GATHER, name)), -1)
                 yield z, i, f"the parameters of {name} are not gathered{case.ready((z, late))}."
@@ -195,7 +188,7 @@ def _reductions(case: Case) -> Iterator[Complaint]:
         yield from _reduced_once(case, z, wanted)
         events: dict[str, list[tuple[int, Action]]] = {name: [] for name in case.buckets[z]}
         for i, a in enumerate(lane):
-            if a.kind in ADDS_GRADIENT:
+            if a.kind.adds_gradient:
                 for name in dict.fromkeys(case.homes[z][owner] for owner in needs(case.job.model, a.unit)):
                     events[name].append((i, a))
             elif a.kind in (Kind.REDUCE, Kind.WAIT):
@@ -239,11 +232,11 @@ def _reduced_when_complete(
 ) -> Iterator[Complaint]:
     """One bucket's story: backwards fill its buffer, reductions sum it in place or (ZeRO-2 and 3) empty it."""
     shards = case.zero >= 2
-    last = {a.microbatch if shards else None: (i, a) for i, a in story if a.kind in ADDS_GRADIENT}
+    last = {a.microbatch if shards else None: (i, a) for i, a in story if a.kind.adds_gradient}
     where = {_sum(a): i for i, a in story if a.kind is Kind.REDUCE}
     filled, flying = False, set[str]()
     for i, a in story:
-        if a.kind in ADDS_GRADIENT:
+        if a.kind.adds_gradient:
             filled = True
             flying.discard("dp")  # a backward waits for it
         elif a.kind is Kind.WAIT:

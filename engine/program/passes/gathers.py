@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from engine.program.program import COMPUTE, USES_PARAMETERS, Action, Kind
+from engine.program.kinds import Kind
+from engine.program.program import Action
 
 Needs = Callable[[str], Sequence[str]]
 
@@ -17,10 +18,10 @@ def gather_around_use(lane: Sequence[Action], needs: Needs, prefetch: int, keep:
     keep: one gather at the first use in the step, one release after the last.
     The weight part of a backward uses no parameters.
     """
-    computes = [i for i, a in enumerate(lane) if a.kind in COMPUTE]
+    computes = [i for i, a in enumerate(lane) if a.kind.computes]
     uses: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for n, i in enumerate(computes):
-        for name in needs(lane[i].unit) if lane[i].kind in USES_PARAMETERS else ():
+        for name in needs(lane[i].unit) if lane[i].kind.uses_parameters else ():
             spans = uses[name]
             again = n > 0 and lane[computes[n - 1]].kind is Kind.RECOMPUTE  # and the backward that follows are one use
             if spans and (keep or again):

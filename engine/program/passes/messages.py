@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 
-from engine.program.program import SENDS, Action, Kind, Lanes
+from engine.program.kinds import Kind
+from engine.program.program import Action, Lanes
 
 
 def add_messages(lanes: Lanes, home: Sequence[int], early: bool) -> Lanes:
@@ -60,9 +61,9 @@ def _in_sending_order(lanes: Sequence[Sequence[Action]]) -> Lanes:
     sent: set[tuple[int | None, Action]] = set()
     for z, lane in enumerate(lanes):
         for a in lane:
-            if a.kind in SENDS and a.stage is not None:
+            if a.kind.sends and a.stage is not None:
                 stage = a.stage + (1 if a.kind is Kind.SEND_ACT else -1)
-                receive = Action(SENDS[a.kind], microbatch=a.microbatch, stage=stage, peer=z)
+                receive = Action(a.kind.other_end, microbatch=a.microbatch, stage=stage, peer=z)
                 lines[receive.kind, a.peer, z].append(receive)
                 sent.add((a.peer, receive))
 

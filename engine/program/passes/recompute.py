@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from engine.program.program import Action, Kind, Lanes
-
-BACKWARDS = (Kind.BACKWARD, Kind.BACKWARD_INPUT)
+from engine.program.kinds import Kind
+from engine.program.program import Action, Lanes
 
 
 def recompute_before_backward(lanes: Lanes, recomputes: Callable[[str], bool]) -> Lanes:
     """recomputes: which units are recomputed."""
 
     def expand(action: Action) -> tuple[Action, ...]:
-        if action.kind in BACKWARDS and recomputes(action.unit):
+        if action.kind.makes_gradient and recomputes(action.unit):
             return replace(action, kind=Kind.RECOMPUTE), action
         return (action,)
 

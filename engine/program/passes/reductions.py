@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from engine.model.buckets import Bucket
-from engine.program.program import ADDS_GRADIENT, Action, Kind
+from engine.program.kinds import Kind
+from engine.program.program import Action
 
 Needs = Callable[[str], Sequence[str]]
 
@@ -23,7 +24,7 @@ def reduce_after_backward(
     home = {unit: bucket for bucket in buckets for unit in bucket.units}
     users: dict[str, dict[int | None, int]] = defaultdict(dict)  # bucket → micro-batch → its last backward
     for i, action in enumerate(lane):
-        if action.kind in ADDS_GRADIENT:
+        if action.kind.adds_gradient:
             for owner in needs(action.unit):
                 users[home[owner].name][action.microbatch if zero >= 2 else None] = i
     done_at: dict[int, list[Bucket]] = defaultdict(list)

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from engine.job.job import Plan
-from engine.job.schedules import SCHEDULES, Schedule, nearest_multiples
-from engine.program.program import Action, Kind, Lanes, lanes_of
+from engine.job.nearest import nearest_multiples
+from engine.job.schedules import SCHEDULES, Schedule
+from engine.program.kinds import Kind
+from engine.program.program import Action, Lanes, lanes_of
+
+if TYPE_CHECKING:
+    from engine.job.job import Plan
 
 ScheduleFunction = Callable[[int, int, int], Lanes]
 

@@ -15,13 +15,12 @@ from typing import Any
 
 from engine.job.job import Job
 from engine.model.units import stage_lane
-from engine.program.program import Action, Kind, Lanes
+from engine.program.kinds import KINDS
+from engine.program.program import Action, Lanes
 
 Written = str | Lanes | Callable[[int, int, int], "str | Lanes"]
-KINDS = {"F": Kind.FORWARD, "B": Kind.BACKWARD, "I": Kind.BACKWARD_INPUT, "W": Kind.BACKWARD_WEIGHT}
-_LETTERS = {kind: letter for letter, kind in KINDS.items()}
 _FORM = "a schedule is text with a line for each rank, or lanes of actions"
-_WORD = re.compile(r"([FBIW])(\d+)(?:c(\d+))?")
+_WORD = re.compile(r"([A-Z])(\d+)(?:c(\d+))?")
 
 
 def written_lanes(job: Job, written: Written) -> Lanes:
@@ -45,7 +44,7 @@ def written_text(job: Job, lanes: Lanes) -> str:
 
     def word(z: int, a: Action) -> str:
         chunk = f"c{_stages_of(job, z).index(a.stage)}" if several and a.stage is not None else ""
-        return f"{_LETTERS[a.kind]}{a.microbatch}{chunk}"
+        return f"{a.kind.letter}{a.microbatch}{chunk}"
 
     return "".join(" ".join(word(z, a) for a in lane) + "\n" for z, lane in enumerate(lanes))
 
@@ -64,14 +63,15 @@ def _parsed(job: Job, text: str) -> Lanes:
 
 def _action(job: Job, z: int, line: int, word: str) -> Action:
     match = _WORD.fullmatch(word)
-    if match is None:
+    kinds = {kind.letter: kind for kind in KINDS if kind.is_pass}
+    if match is None or match[1] not in kinds:
         raise ValueError(f"line {line}: cannot read {word!r}: write F0, B0, I0 or W0, with a chunk as in F0c1.")
     chunk = int(match[3] or 0)
     if chunk >= job.plan.chunks:
         most = job.plan.chunks - 1
         raise ValueError(f"line {line}: {word!r} is of chunk {chunk} and chunks={most + 1}: write c0{_to(most)}.")
     stage = _stages_of(job, z % job.plan.pp)[chunk]  # a line too many is counted later
-    return Action(KINDS[match[1]], microbatch=int(match[2]), stage=stage)
+    return Action(kinds[match[1]], microbatch=int(match[2]), stage=stage)
 
 
 def _to(most: int) -> str:
@@ -96,7 +96,7 @@ def _checked(job: Job, lanes: Sequence[Sequence[Action]]) -> Lanes:
         for a in lane:
             if not isinstance(a, Action):
                 raise ValueError(f"{_FORM}, and rank {z} holds a {type(a).__name__}.")
-            if a.kind not in _LETTERS or a.unit or a.microbatch is None:
+            if not a.kind.is_pass or a.unit or a.microbatch is None:
                 raise ValueError(f"rank {z}: {a} is not of a schedule: write forwards and backwards of whole stages.")
             if a.stage not in mine and z < job.plan.pp:
                 raise ValueError(f"rank {z}: {a} is not of this rank: its stages are {', '.join(map(str, mine))}.")

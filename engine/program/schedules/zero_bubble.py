@@ -20,7 +20,8 @@ from fractions import Fraction
 from itertools import count
 
 from engine.job.schedules import SCHEDULES, Schedule
-from engine.program.program import Action, Kind, Lanes, lanes_of
+from engine.program.kinds import Kind
+from engine.program.program import Action, Lanes, lanes_of
 from engine.program.schedules.one_f_one_b import forward
 
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from engine.program.compile import compile_job
 from lab.analysis import CAUSES, PART_NAMES
 from lab.analysis.comparison.run_metrics import Facts, bubble, facts, step_seconds
-from lab.store.stored_run import Run
-from lab.wording import AXIS_NAMES, nbytes, percent, seconds
+from lab.analysis.recorded_run import RecordedRun
+from lab.wording import axis_name, axis_order, nbytes, percent, seconds
 
 __all__ = [
     "CATEGORY_NAMES",
@@ -120,7 +120,7 @@ class Line:
         return first is not None and value is not None and self.words(value) == self.words(first)
 
 
-def refuse(runs: Sequence[Run]) -> None:
+def refuse(runs: Sequence[RecordedRun]) -> None:
     """Raises `ValueError` unless there are two to six runs with something to compare."""
     if not 2 <= len(runs) <= MOST_COMPARED:
         count = f"{len(runs)} run{'s' * (len(runs) != 1)}"
@@ -134,11 +134,11 @@ def refuse(runs: Sequence[Run]) -> None:
 def refuse_other_than_runs(*runs: object) -> None:
     """Raises `ValueError` for a name of a run in place of the run, or anything else."""
     for run in runs:
-        if not isinstance(run, Run):
+        if not all(hasattr(type(run), name) for name in ("job", "summary", "recording", "steps")):
             raise ValueError(f"{str(run)[:60]!r} is not a run: use what `lab.run` or `lab.load` returns.")
 
 
-def settings(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
+def settings(runs: Sequence[RecordedRun]) -> dict[str, tuple[Any, ...]]:
     """The options of the jobs that differ, with the value in each run; and "program" if one was written by hand."""
     options = [run.job.options() for run in runs]
     differ = {name: values for name in options[0] if len(set(values := tuple(o[name] for o in options))) > 1}
@@ -146,26 +146,26 @@ def settings(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
     return {**differ, "program": programs} if len(set(programs)) > 1 else differ
 
 
-def names(runs: Sequence[Run]) -> list[str]:
+def names(runs: Sequence[RecordedRun]) -> list[str]:
     """A, B… with the plan, and what else is set differently, of each run."""
     differ = settings(runs)
     return [_name(i, run, differ) for i, run in enumerate(runs)]
 
 
-def _name(i: int, run: Run, differ: dict[str, tuple[Any, ...]]) -> str:
+def _name(i: int, run: RecordedRun, differ: dict[str, tuple[Any, ...]]) -> str:
     plan = run.job.plan
     shape = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
     own = [f"{option}={values[i]}" for option, values in differ.items() if option not in ("dp", "tp", "pp")]
     return f"{LETTERS[i]}: {', '.join([shape, *own[:MOST_NAMED]])}"
 
 
-def lines(runs: Sequence[Run]) -> list[Line]:
+def lines(runs: Sequence[RecordedRun]) -> list[Line]:
     """What came out: times, shares, bytes and loss, in the order in which they are asked for."""
     found = [facts(run) for run in runs]
     return [line for line in _lines(found) if any(line.values)]
 
 
-def table(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def table(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
     """The lines as plain values, ready for JSON: key, name, unit, better, values, and deltas against the first run.
 
     unit: s, fraction, B, tokens/s or nats. A delta holds `absolute` (in the unit), `relative` (÷ the first run's value,
@@ -202,13 +202,13 @@ def _lines(found: Sequence[Facts]) -> Iterator[Line]:
     yield line("bubble", "bubble, idle ÷ total", "fraction", "lower")
     for cause in CAUSES:
         yield line(f"idle_{cause}", f"idle, {PART_NAMES[cause]}", "fraction", "lower")
-    for axis, name in AXIS_NAMES.items():
-        yield line(f"overlap_{axis}", f"communication hidden, {name} axis", "fraction", "higher")
+    for axis in axis_order():
+        yield line(f"overlap_{axis}", f"communication hidden, {axis_name(axis)} axis", "fraction", "higher")
     yield line("memory", "peak memory of the fullest rank", "B", "lower")
     for category, name in CATEGORY_NAMES.items():
         yield line(f"memory_{category}", f"{name}, fullest rank", "B", "lower")
-    for axis, name in AXIS_NAMES.items():
-        yield line(f"bytes_{axis}", f"bytes sent, {name} axis, a rank and step", "B", "lower")
+    for axis in axis_order():
+        yield line(f"bytes_{axis}", f"bytes sent, {axis_name(axis)} axis, a rank and step", "B", "lower")
     # losses of different steps are no race
     yield line("loss", "loss of the last step", "nats", "lower" if len({one.last_step for one in found}) == 1 else None)
 

@@ -13,20 +13,18 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from engine.program.program import RECEIVES
+from engine.program.kinds import names_where
 from lab import analysis
 from lab.analysis.memory import KEY
-from lab.analysis.step.step_ops import AXIS_ORDER
-from lab.store.stored_run import Run
-from lab.store.summary import typical_seconds
-from lab.wording import LOSS_LIMIT
+from lab.analysis.recorded_run import RecordedRun
+from lab.typical_seconds import typical_seconds
+from lab.wording import LOSS_LIMIT, axis_order
 
 MOST_SAMPLES = 5
 """Steps whose idle times are looked at to tell noise; every one of them takes some 20 ms."""
 
-_RECEIVES = {kind.value for kind in RECEIVES}
 _IDLE = tuple(f"idle_{cause}" for cause in analysis.CAUSES)
-_ON_A_CLOCK = ("step_seconds", "tokens_per_second", "bubble", *_IDLE, *(f"overlap_{axis}" for axis in AXIS_ORDER))
+_ON_A_CLOCK = ("step_seconds", "tokens_per_second", "bubble", *_IDLE, *(f"overlap_{axis}" for axis in axis_order()))
 
 Value = float | None
 
@@ -59,45 +57,46 @@ class Facts:
         return self.values["step_seconds"] or 0.0
 
 
-def facts(run: Run) -> Facts:
+def facts(run: RecordedRun) -> Facts:
     """The facts of a run with at least one step, found once and kept as long as the run is."""
     if run not in _known:
         _known[run] = _facts(run)
     return _known[run]
 
 
-_known: WeakKeyDictionary[Run, Facts] = WeakKeyDictionary()
+_known: WeakKeyDictionary[RecordedRun, Facts] = WeakKeyDictionary()
 
 
-def measured(run: Run) -> bool:
+def measured(run: RecordedRun) -> bool:
     """Whether its times were read from a clock."""
     return run.status != "simulated"
 
 
-def step_seconds(run: Run) -> float:
+def step_seconds(run: RecordedRun) -> float:
     """The time of a step; of a real run, which has one at least, that of the typical one."""
     found = typical_seconds(run.steps) if measured(run) else float(run.summary["step_seconds"])
     assert found is not None
     return found
 
 
-def bubble(run: Run) -> Value:
+def bubble(run: RecordedRun) -> Value:
     """As measured in a real run, as replayed in a simulated one."""
     found: Value = run.summary["bubble"]["measured" if measured(run) else "replayed"]
     return found
 
 
-def fullest(run: Run) -> dict[str, int]:
+def fullest(run: RecordedRun) -> dict[str, int]:
     """The peaks of the rank with the highest total, a row as in the summary's `memory`; {} if none was recorded."""
     rows = run.summary["memory"]["per_rank"]
     return dict(max(rows, key=lambda row: row["total_peak"])) if rows else {}
 
 
-def bytes_by_axis(run: Run) -> dict[str, int]:
+def bytes_by_axis(run: RecordedRun) -> dict[str, int]:
     """Logical bytes that the first rank of each axis sends in a step; what it receives counts where it is sent."""
     sent: dict[str, int] = {}
+    received = names_where(lambda kind: kind.receives)
     for row in run.summary["communication"]:
-        if row["op"] not in _RECEIVES:
+        if row["op"] not in received:
             sent[row["axis"]] = sent.get(row["axis"], 0) + row["logical_bytes"]
     return sent
 
@@ -108,7 +107,7 @@ def spread(values: Sequence[float]) -> Value:
     return float(high - low) if len(values) > 1 else None
 
 
-def _facts(run: Run) -> Facts:
+def _facts(run: RecordedRun) -> Facts:
     step = analysis.typical_step(run.recording)
     shares = {} if step is None else analysis.step_shares(run.recording, step)
     awaited = {} if step is None else analysis.idle_by_awaited(run.recording, step)
@@ -119,8 +118,8 @@ def _facts(run: Run) -> Facts:
         "step_seconds": took, "bubble": bubble(run), **_idle(shares), "loss": last["loss"],
         "tokens_per_second": tokens / took if took else None, "memory": held.get("total_peak"),
         **{f"memory_{category}": held.get(key) for category, key in KEY.items()},
-        **{f"bytes_{axis}": sent.get(axis, 0) for axis in AXIS_ORDER},
-        **{f"overlap_{axis}": run.summary["overlap"].get(axis) for axis in AXIS_ORDER},
+        **{f"bytes_{axis}": sent.get(axis, 0) for axis in axis_order()},
+        **{f"overlap_{axis}": run.summary["overlap"].get(axis) for axis in axis_order()},
     }  # fmt: skip
     noise = _noise(run, tokens) if measured(run) else {}
     if last["loss"] is not None:
@@ -132,7 +131,7 @@ def _idle(shares: Mapping[str, float]) -> dict[str, float]:
     return {key: shares[cause] for key, cause in zip(_IDLE, analysis.CAUSES, strict=True) if shares}
 
 
-def _noise(run: Run, tokens: int) -> dict[str, Value]:
+def _noise(run: RecordedRun, tokens: int) -> dict[str, Value]:
     """Of all keys that a clock decides."""
     times = [row["seconds"] for row in run.steps[1:]]
     samples = [_sample(run, step) for step in _sampled(run)]
@@ -141,7 +140,7 @@ def _noise(run: Run, tokens: int) -> dict[str, Value]:
     return {key: spread(values) for key, values in known.items()}
 
 
-def _sampled(run: Run) -> list[int]:
+def _sampled(run: RecordedRun) -> list[int]:
     """Some of the timed steps, evenly spaced. The last of a run that goes on may be half read, so it is left out."""
     there = set(analysis.recorded_steps(run.recording))
     steps = [int(row["step"]) for row in run.steps[1:] if row["step"] in there]
@@ -150,7 +149,7 @@ def _sampled(run: Run) -> list[int]:
     return steps[::every]
 
 
-def _sample(run: Run, step: int) -> dict[str, float]:
+def _sample(run: RecordedRun, step: int) -> dict[str, float]:
     """What the clock says of one step."""
     shares = analysis.step_shares(run.recording, step)
     hidden = analysis.overlap(run.recording, step)

@@ -11,8 +11,8 @@ from typing import Any
 from lab.analysis import CAUSES, PART_NAMES
 from lab.analysis.comparison.lines import CATEGORY_NAMES, LETTERS, MOST_NAMED, Line, lines, settings
 from lab.analysis.comparison.run_metrics import facts, measured
-from lab.store.stored_run import Run
-from lab.wording import AXIS_NAMES, LOSS_LIMIT, nbytes, percent, power, seconds
+from lab.analysis.recorded_run import RecordedRun
+from lab.wording import LOSS_LIMIT, axis_name, axis_order, nbytes, percent, power, seconds
 
 SMALL = 0.005
 """Relative differences below this are not worth a word."""
@@ -20,13 +20,13 @@ _MUCH = 0.2  # of a difference: from here on a second contribution is named besi
 _WHERE = {"tie": "between the tied ends", "world": "among all ranks"}
 
 
-def explain(runs: Sequence[Run]) -> list[str]:
+def explain(runs: Sequence[RecordedRun]) -> list[str]:
     """For each run after the first: what was set differently, what came out, and why."""
     found = {line.key: line for line in lines(runs)}
     return [_sentence(runs, found, i) for i in range(1, len(runs))]
 
 
-def _sentence(runs: Sequence[Run], found: Mapping[str, Line], i: int) -> str:
+def _sentence(runs: Sequence[RecordedRun], found: Mapping[str, Line], i: int) -> str:
     did = [words for words in (_memory(found, i), *_bytes(found, i)) if words]
     did = did or ["keeps peak memory and bytes sent as they are"]
     rest = [words for words in (_time(runs, found["step_seconds"], i), _loss(runs, found, i)) if words]
@@ -40,7 +40,7 @@ def _listed(words: Sequence[str]) -> str:
 # -- what was set differently
 
 
-def _lead(first: Run, run: Run, letter: str) -> str:
+def _lead(first: RecordedRun, run: RecordedRun, letter: str) -> str:
     """The beginning of the sentence, up to its verb."""
     differ = _told(first, run, settings((first, run)))
     contrast = "" if measured(first) == measured(run) else f"{_how(run)} instead of {_how(first)}"
@@ -52,14 +52,14 @@ def _lead(first: Run, run: Run, letter: str) -> str:
     return f"{letter} with {_listed(named)}{f', {contrast},' if contrast else ''}"
 
 
-def _told(first: Run, run: Run, differ: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+def _told(first: RecordedRun, run: RecordedRun, differ: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
     """Without what is no choice: a simulation is of one step, and on a cluster."""
     idle = {"steps"} if not (measured(first) and measured(run)) else set()
     idle |= {"cluster"} if measured(first) != measured(run) else set()
     return {name: values for name, values in differ.items() if name not in idle}
 
 
-def _how(run: Run) -> str:
+def _how(run: RecordedRun) -> str:
     return "measured" if measured(run) else f"simulated on {run.summary['cluster']}"
 
 
@@ -111,7 +111,7 @@ def _largest(sizes: Mapping[str, float]) -> list[str]:
 
 def _bytes(found: Mapping[str, Line], i: int) -> list[str]:
     """What changes most on the axes, two at most; what is a trifle beside all that is sent is left out."""
-    axes = {axis: found[f"bytes_{axis}"] for axis in AXIS_NAMES if f"bytes_{axis}" in found}
+    axes = {axis: found[f"bytes_{axis}"] for axis in axis_order() if f"bytes_{axis}" in found}
     total = max(sum(line.values[j] or 0 for line in axes.values()) for j in (0, i)) if axes else 0
     changed = {axis: abs(line.difference(i) or 0) for axis, line in axes.items()}
     most = sorted((axis for axis in axes if changed[axis] > SMALL * total), key=lambda axis: -changed[axis])[:2]
@@ -119,7 +119,7 @@ def _bytes(found: Mapping[str, Line], i: int) -> list[str]:
 
 
 def _sent(axis: str, before: float, after: float) -> str:
-    where = _WHERE.get(axis, f"on the {AXIS_NAMES[axis]} axis")
+    where = _WHERE.get(axis, f"on the {axis_name(axis)} axis")
     if not after:
         return f"sends nothing {where} ({nbytes(before)} before)"
     if not before:
@@ -127,7 +127,7 @@ def _sent(axis: str, before: float, after: float) -> str:
     return f"sends {after / before:.3g}× the bytes {where}"
 
 
-def _time(runs: Sequence[Run], line: Line, i: int) -> str:
+def _time(runs: Sequence[RecordedRun], line: Line, i: int) -> str:
     """ "the step takes 12 % longer (2.1 ms), most of it waiting for bytes on their way"."""
     change, relative, noise = line.difference(i), line.relative(i), line.noise
     if not change or relative is None or not _worth_telling(line, i):
@@ -148,7 +148,7 @@ def _time(runs: Sequence[Run], line: Line, i: int) -> str:
     return said + _reason(runs, i, change)
 
 
-def _reason(runs: Sequence[Run], i: int, change: float) -> str:
+def _reason(runs: Sequence[RecordedRun], i: int, change: float) -> str:
     """The part of the typical step that contributes most, how much of the change it is, and what was waited for."""
     before, after = facts(runs[0]), facts(runs[i])
     parts = _differences(before.parts, after.parts)
@@ -167,7 +167,7 @@ def _differences(before: Mapping[str, float], after: Mapping[str, float]) -> dic
     return {name: after.get(name, 0.0) - before.get(name, 0.0) for name in {**before, **after}}
 
 
-def _loss(runs: Sequence[Run], found: Mapping[str, Line], i: int) -> str:
+def _loss(runs: Sequence[RecordedRun], found: Mapping[str, Line], i: int) -> str:
     """Whether the same was learned, where both runs are measured and got equally far."""
     line = found.get("loss")
     relative = line.relative(i) if line else None

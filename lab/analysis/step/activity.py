@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from engine.program.kinds import COLLECTIVE
 from engine.recording.tables import Recording
 from lab.analysis.step.idle import idle_spans
 from lab.analysis.step.overlap import blocking
@@ -25,7 +25,7 @@ class Activity:
     name: str
     inside: str = ""
     microbatch: int = -1
-    axis: Literal["", "dp", "tp", "pp", "tie", "world"] = ""
+    axis: str = ""
 
 
 def activities(recording: Recording, step: int, at_ns: int) -> dict[int, Activity]:
@@ -54,6 +54,6 @@ def _working(ops: StepOps, rows: np.ndarray) -> Activity:
     if inside:
         row = inside[0]
         part_of = "" if action is None else str(ops.name[action])
-        return Activity("collective", str(ops.op[row]), part_of, int(ops.microbatch[row]), ops.axis[row])
+        return Activity(COLLECTIVE, str(ops.op[row]), part_of, int(ops.microbatch[row]), ops.axis[row])
     assert action is not None, "a rank that is not idle computes"
     return Activity(str(ops.kind[action]), str(ops.name[action]), "", int(ops.microbatch[action]))

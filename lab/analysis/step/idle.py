@@ -17,7 +17,7 @@ from engine.prediction import formulas
 from engine.recording.tables import Recording
 from lab.analysis.step.intervals import Spans, spans, without
 from lab.analysis.step.step_ops import Mask, Numbers, StepOps, step_ops, window_of
-from lab.wording import AXIS_NAMES
+from lab.wording import axis_name
 
 CAUSES = ("dependency", "transfer", "straggler", "done", "host")
 """What an idle rank waits for.
@@ -266,7 +266,7 @@ class _Reasons:
 
     def _over(self, row: int) -> str:
         axis = str(self.ops.axis[row])
-        where = AXIS_NAMES.get(axis, axis)
+        where = axis_name(axis)
         return f"over {f'the {where} axis' if axis in AXES else where}"
 
     def _of(self, row: int) -> str:

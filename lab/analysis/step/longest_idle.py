@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.analysis import CAUSES, PART_NAMES
 from lab.analysis.recorded_run import HasRecording
 from lab.analysis.step.step_ops import rank_name
-from lab.views.figures.pipeline.bubble import time_shares
+from lab.analysis.step.time_shares import time_shares
 from lab.wording import percent
 
 

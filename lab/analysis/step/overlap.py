@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.program.kinds import names_where
 from engine.recording.tables import Recording
 from lab.analysis.step.intervals import Spans, both, length, spans, without
-from lab.analysis.step.step_ops import AXIS_ORDER, Mask, Numbers, StepOps, step_ops
+from lab.analysis.step.step_ops import Mask, Numbers, StepOps, step_ops
+from lab.wording import axis_order
 
 
 def overlap(recording: Recording, step: int) -> dict[str, float]:
@@ -19,15 +21,16 @@ def overlap(recording: Recording, step: int) -> dict[str, float]:
     """
     ops = step_ops(recording, step)
     counted, start = communicating(ops)
-    hidden, total = dict.fromkeys(AXIS_ORDER, 0), dict.fromkeys(AXIS_ORDER, 0)
+    axes = axis_order()
+    hidden, total = dict.fromkeys(axes, 0), dict.fromkeys(axes, 0)
     for rank, rows in ops.by_rank():
         computing = computing_spans(ops, rows)
-        for axis in AXIS_ORDER:
+        for axis in axes:
             mine = counted[rows] & (ops.axis[rows] == axis)
             talking = spans(start[rows][mine], ops.end[rows][mine])
             hidden[axis] += length(both(talking, computing)) * ops.weight[rank]
             total[axis] += length(talking) * ops.weight[rank]
-    return {axis: hidden[axis] / total[axis] for axis in AXIS_ORDER if total[axis]}
+    return {axis: hidden[axis] / total[axis] for axis in axes if total[axis]}
 
 
 def communicating(ops: StepOps) -> tuple[Mask, Numbers]:
@@ -37,7 +40,7 @@ def communicating(ops: StepOps) -> tuple[Mask, Numbers]:
     both sent and asked for until it was there; a message found waiting counts until it was picked up, for
     nobody saw it arrive.
     """
-    counted = ~ops.on_compute & ~ops.among("kind", ("send_act", "send_grad"))
+    counted = ~ops.on_compute & ~ops.among("kind", names_where(lambda kind: kind.sends))
     start = ops.start.copy()
     received = np.fromiter(ops.sent_by.keys(), np.int64, len(ops.sent_by))
     sent = np.fromiter(ops.sent_by.values(), np.int64, len(ops.sent_by))

@@ -15,17 +15,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from engine.prediction.replay.rows import in_order, recorded_steps
-from engine.program.program import COMPUTE, RECEIVES, Kind
+from engine.program.kinds import KINDS, Kind, names_where
+from engine.program.streams import COMPUTE_STREAM, STREAMS
 from engine.recording.tables import Recording
 
 Numbers = NDArray[np.int64]
 Words = NDArray[np.object_]
 Mask = NDArray[np.bool_]
 
-COMPUTE_KINDS = tuple(kind.value for kind in COMPUTE)
-_SENDER = {recv.value: (send.value, -1 if recv is Kind.RECV_ACT else 1) for recv, send in RECEIVES.items()}
-_MESSAGES = [*_SENDER, *(send for send, _ in _SENDER.values())]
-AXIS_ORDER = ("dp", "tp", "pp", "tie", "world")
+_SENDER_IS = {Kind.RECV_ACT.name: -1, Kind.RECV_GRAD.name: 1}  # stages from the receiver
 
 
 class NoStep(LookupError):
@@ -126,24 +124,23 @@ class StepOps:
 
     @cached_property
     def on_compute(self) -> Mask:
-        return self.among("stream", ["compute"])
+        return self.among("stream", [COMPUTE_STREAM])
 
     @cached_property
     def is_wait(self) -> Mask:
-        return self.among("kind", ["wait"])
+        return self.among("kind", [Kind.WAIT.name])
 
     @cached_property
     def is_compute(self) -> Mask:
         """Forward, backward, step and their kin, as against waits and communication."""
-        return self.among("kind", COMPUTE_KINDS) & self.on_compute
+        return self.among("kind", names_where(lambda kind: kind.computes)) & self.on_compute
 
     @cached_property
     def axis(self) -> Words:
-        """The mesh axis each row communicates on, "" for the compute stream: "dp", "tp", "pp", "tie" or
-        "world".
-        """
-        streams = np.where(self.among("stream", ("pp_act", "pp_grad")), "pp", self.stream)
-        return np.asarray(np.where(self.on_compute, "", streams), object)
+        """What each row communicates on, one of `axis_order`; "" for the compute stream."""
+        coded = self.table["stream"].combine_chunks().dictionary_encode()
+        axes = np.array([STREAMS[name].axis for name in coded.dictionary.to_pylist()], object)
+        return np.asarray(axes[coded.indices.to_numpy()], object)
 
     @cached_property
     def ranks(self) -> list[int]:
@@ -165,24 +162,25 @@ class StepOps:
 
     @cached_property
     def in_step(self) -> Mask:
-        """Communication inside the optimizer step: the rank stands still for it, with nothing else to do."""
+        """Communication inside the sum of the gradient norm: the rank stands still for it, with nothing else to do."""
         parent = self.find(self.rank, self.parent)
-        is_step = self.among("kind", [Kind.STEP.value])
-        return np.asarray(~self.on_compute & (parent >= 0) & is_step[parent], bool)
+        sums = self.among("kind", names_where(lambda kind: kind.sums_norm))
+        return np.asarray(~self.on_compute & (parent >= 0) & sums[parent], bool)
 
     @cached_property
     def sent_by(self) -> dict[int, int]:
         """Row of each receive → row of its send; receives whose sender is not recorded are left out."""
         sends: dict[tuple[object, ...], int] = {}
         receives: dict[int, tuple[object, ...]] = {}
-        for row in np.flatnonzero(self.among("kind", _MESSAGES)).tolist():
-            kind, rank = str(self.kind[row]), int(self.rank[row])
+        messages = names_where(lambda kind: kind.moves == "message")
+        for row in np.flatnonzero(self.among("kind", messages)).tolist():
+            kind, rank = KINDS[str(self.kind[row])], int(self.rank[row])
             micro, stage = int(self.microbatch[row]), int(self.stage[row])
-            if kind in _SENDER:
-                sender, shift = _SENDER[kind]
-                receives[row] = (self.recorded(self.other_end(row)), sender, micro, stage + shift)
+            if kind.receives:
+                sender = stage + _SENDER_IS[kind.name]
+                receives[row] = (self.recorded(self.other_end(row)), kind.partner, micro, sender)
             else:
-                sends[rank, kind, micro, stage] = row
+                sends[rank, kind.name, micro, stage] = row
         return {row: sends[key] for row, key in receives.items() if key in sends}
 
     def other_end(self, row: int) -> int:
@@ -268,11 +266,12 @@ def _typical_step(recording: Recording) -> int | None:
     ranks: set[int] = set()
     for ops in recording.ops_batches(["step", "rank", "kind", "stream", "start_ns", "end_ns"]):
         ranks.update(pc.unique(ops["rank"]).to_pylist())
-        stepped = ops.filter(pc.equal(ops["kind"], Kind.STEP.value)).group_by("step")
+        once = pa.array(names_where(lambda kind: kind.sums_norm))
+        stepped = ops.filter(pc.is_in(ops["kind"], value_set=once)).group_by("step")
         for row in stepped.aggregate([("rank", "count_distinct")]).to_pylist():
             finished[row["step"]] = row["rank_count_distinct"]
         # a step's window is that of its compute streams, see `window_of`
-        spans = ops.filter(pc.equal(ops["stream"], "compute")).group_by("step")
+        spans = ops.filter(pc.equal(ops["stream"], COMPUTE_STREAM)).group_by("step")
         for row in spans.aggregate([("start_ns", "min"), ("end_ns", "max")]).to_pylist():
             lengths[row["step"]] = row["end_ns_max"] - row["start_ns_min"]
     complete = sorted(step for step, count in finished.items() if count == len(ranks))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.program.kinds import KINDS
 from engine.recording.tables import Recording
 from lab.analysis.step.idle import CAUSES, idle_spans
 from lab.analysis.step.intervals import length, spans
@@ -51,7 +52,7 @@ def _work(ops: StepOps, rows: slice) -> dict[str, int]:
     found = dict.fromkeys(PARTS, 0)
     waited = core_waits_ns(ops, rows)
     for kind, computing in computing_ns(ops, rows).items():
-        found[kind if kind in WORK else "backward"] += computing - waited[kind]
+        found[KINDS[kind].work] += computing - waited[kind]
     inside = (blocking(ops) & ~ops.in_step)[rows]
     found["layer"] = length(spans(ops.start[rows][inside], ops.end[rows][inside]))
     found["core"] = sum(waited.values())

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from engine.job.errors import JobRefused
 from lab.cli.commands.run import OK, console
 from lab.cli.open_runs import looking_at
-from lab.store.stored_run import Run, RunCorrupt
+from lab.facade import Run
+from lab.store.stored_run import RunCorrupt
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

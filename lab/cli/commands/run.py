@@ -13,9 +13,10 @@ from engine.job.errors import JobRefused
 from engine.job.job import Job
 from lab.cli.open_runs import looking_at
 from lab.cli.options import given, job_of, number, whole_number
+from lab.facade import Run
+from lab.facade import runs as all_runs
 from lab.running.experiments import DEMO
-from lab.store.stored_run import Run, Store, StoreError
-from lab.store.stored_run import runs as all_runs
+from lab.store.stored_run import Store, StoreError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +60,7 @@ def _execute(job: Job, *, as_json: bool, parity: bool = True, program: Program |
     display = Display()
     try:
         with display:
-            run = run_job(job, parity=parity, program=program, on_progress=display)
+            run = Run.of(run_job(job, parity=parity, program=program, on_progress=display))
     except RunFailed as error:
         log = Store().folder(display.run_id or "") / "log.txt"
         words = f"run {display.run_id} failed: {error}\nWhat its processes printed is in {log}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lab.cli.commands.run import FAILED, OK, chosen_program, console, print_run, say
 from lab.cli.options import given
+from lab.facade import Run
 from lab.store.store import Store
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def simulate(args: Namespace) -> int:
     cluster = find_cluster(job.hardware.cluster, store)
     simulation.check(job, cluster)
     program = chosen_program(args, job)
-    print_run(simulation.simulate_job(job, cluster, program, store, keep=not args.no_keep), args.json)
+    print_run(Run.of(simulation.simulate_job(job, cluster, program, store, keep=not args.no_keep)), args.json)
     return OK
 
 

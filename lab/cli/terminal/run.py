@@ -11,14 +11,18 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from engine.job.job import Model
 from engine.job.mesh import AXES, Mesh, mesh_of
 from engine.job.rules import notes
 from engine.job.schedules import SCHEDULES
+from engine.model.family import family_of
+from engine.program.kinds import KINDS
 from lab.cli.terminal import simulated
 from lab.cli.terminal.tables import MAX_WIDTH, communication, memory, memory_unit
-from lab.cli.terminal.timeline import IDLE, LETTERS, MARK, STEP, STYLES, TextTimeline, text_timeline
+from lab.cli.terminal.timeline import COMMUNICATION, IDLE, MARK, TextTimeline, style_of, text_timeline
+from lab.facade import Run
 from lab.store.folder import WHOLE
-from lab.store.stored_run import Run, RunCorrupt
+from lab.store.stored_run import RunCorrupt
 from lab.wording import (
     GRAD_NORM_LIMIT,
     LOSS_LIMIT,
@@ -29,15 +33,12 @@ from lab.wording import (
     power,
     seconds,
     shared_cores,
+    size_words,
 )
 
 Row = dict[str, Any]
 
-_LEGEND = {
-    "forward": "forward, micro-batch 0", "backward": "backward", "backward_input": "backward, inputs",
-    "backward_weight": "backward, weights", "recompute": "recomputation", STEP: "optimizer step",
-    "communication": "communicating", IDLE: "idle",
-}  # fmt: skip
+_LEGEND = {"forward": "forward, micro-batch 0", COMMUNICATION: "communicating", IDLE: "idle"}
 
 
 def show(run: Run, console: Console, replay: Run | None = None) -> None:
@@ -155,12 +156,8 @@ def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
         f"{_count(job.world_size, 'rank' if run.status == 'simulated' else 'process')} = {', '.join(parts)}{chunks},"
         f" {_count(plan.microbatches, 'micro-batch')}",
     )
-    model = job.model
-    widths = f"hidden {model.hidden}, {model.heads} heads, seq {model.seq}, vocab {model.vocab}"
-    yield (
-        "model",
-        f"{model.layers} layers, {widths}",
-    )
+    family = "" if job.model.family == Model.family else f"{family_of(job.model).label}: "
+    yield "model", f"{family}{size_words(job.model)}"
     if run.status == "simulated":
         yield from simulated.fact_rows(run)
     elif info.backend:
@@ -224,7 +221,7 @@ def draw(picture: TextTimeline, mesh: Mesh) -> Text:
         like = f" {f'×{line.stands_for}':>6}" if weights else ""
         text.append(f"\n{line.rank:>4}{like}  {where} ")
         for piece in line.pieces:
-            text.append(piece.text, style=STYLES[piece.what])
+            text.append(piece.text, style=style_of(piece.what))
         text.append(f" {line.busy:>4.0%}")
     if picture.left_out:
         text.append(f"\n      and {picture.left_out} more ranks that do the same work as these", style="dim")
@@ -242,13 +239,14 @@ def legend(picture: TextTimeline, width: int) -> Text:
     """What the signs mean, in lines that break between entries only."""
     text, used = Text(), 0
     for kind in picture.kinds():
-        sign = {"forward": "F0f", "backward": "B0b"}.get(kind) or MARK.get(kind) or LETTERS[kind]
-        length = len(sign) + 1 + len(_LEGEND[kind]) + 2
+        sign = {"forward": "F0f", "backward": "B0b"}.get(kind) or MARK.get(kind) or KINDS[kind].letter
+        words = _LEGEND.get(kind) or KINDS[kind].words
+        length = len(sign) + 1 + len(words) + 2
         if used and used + length > width:
             text.append("\n")
             used = 0
         used += length
-        text.append(sign, style=STYLES[kind]).append(f" {_LEGEND[kind]}  ", style="dim")
+        text.append(sign, style=style_of(kind)).append(f" {words}  ", style="dim")
     return text
 
 

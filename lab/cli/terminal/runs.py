@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.cli.commands.doctor import Check
-from lab.store.stored_run import Run
+from lab.facade import Run
 
 NEWEST = 20
 MAX_REASON = 150  # characters
@@ -47,7 +47,7 @@ def print_runs(found: list[Run], console: Console, everything: bool = False) -> 
 
 
 def _style(run: Run) -> str:
-    return {"finished": "green", "running": "cyan", "stopped": "yellow", "simulated": "blue"}.get(
+    return {"finished": "green", "running": "cyan", "queued": "cyan", "stopped": "yellow", "simulated": "blue"}.get(
         run.status, "bold red"
     )
 

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.wording import nbytes, percent, rate, seconds
 
 Row = dict[str, Any]

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lab.wording import AXIS_NAMES, RESIDENT, nbytes, percent, unit
+from lab.wording import RESIDENT, axis_name, nbytes, percent, unit
 
 Row = dict[str, Any]
 
@@ -109,7 +109,7 @@ def communication(summary: Row) -> RenderableType:
         first = row["axis"] not in said
         said.add(row["axis"])
         table.add_row(
-            AXIS_NAMES.get(row["axis"], row["axis"]) if first else "",
+            axis_name(row["axis"]) if first else "",
             row["op"],
             f"{row['count']:,}",
             amount(row["logical_bytes"] / size),

@@ -10,25 +10,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.job.errors import Unknown
 from engine.job.mesh import Mesh
+from engine.program.kinds import KINDS, Kind
 from engine.recording.tables import Recording
 from lab.analysis.step.idle import busy
 from lab.analysis.step.intervals import Spans, both, covered, length, spans, without
 from lab.analysis.step.overlap import blocking
 from lab.analysis.step.step_ops import StepOps, step_ops, window_of
 
-IDLE, COMMUNICATION, STEP = "idle", "communication", "step"
-LETTERS = {
-    "forward": "F", "backward": "B", "backward_input": "I", "backward_weight": "W",
-    "recompute": "R", STEP: "S",
-}  # fmt: skip
-STYLES = {
+IDLE, COMMUNICATION = "idle", "communication"
+_STYLE_OF_ROLE = {
     "forward": "bold #ffffff on #0061a4",
     "backward": "bold #000000 on #e69f00",
-    "backward_input": "bold #000000 on #e69f00",
-    "backward_weight": "bold #000000 on #f0e442",
-    "recompute": "bold #000000 on #56b4e9",
-    STEP: "bold #ffffff on #00704f",
+    "weight": "bold #000000 on #f0e442",
+    "step": "bold #ffffff on #00704f",
+}
+_STYLES = {
+    Kind.RECOMPUTE.name: "bold #000000 on #56b4e9",
     COMMUNICATION: "bold #b0528a",
     IDLE: "dim",
 }
@@ -36,9 +35,19 @@ MARK = {COMMUNICATION: "=", IDLE: "·"}
 MAX_ROWS = 16
 
 
+def style_of(what: str) -> str:
+    """How `Piece.what` looks. Raises `Unknown` for a kind of action, or a role of one, that there is not."""
+    if what in _STYLES:
+        return _STYLES[what]
+    role = KINDS[what].role
+    if role not in _STYLE_OF_ROLE:
+        raise Unknown("role of an action kind", role, _STYLE_OF_ROLE)
+    return _STYLE_OF_ROLE[role]
+
+
 @dataclass(frozen=True)
 class Piece:
-    """Neighbouring cells of one line that show the same thing. `what` is a key of STYLES."""
+    """Neighbouring cells of one line that show the same thing: the name of a kind of action, or a key of MARK."""
 
     what: str
     text: str
@@ -73,7 +82,7 @@ class TextTimeline:
         """What occurs in the picture, in the order of the legend."""
         shown = {piece.what for line in self.lines for piece in line.pieces}
         shown |= {COMMUNICATION for line in self.lines if MARK[COMMUNICATION] in line.text}
-        return [kind for kind in STYLES if kind in shown]
+        return [what for what in (*KINDS.names, COMMUNICATION, IDLE) if what in shown]
 
 
 def text_timeline(recording: Recording, mesh: Mesh, step: int, width: int = 80) -> TextTimeline:
@@ -132,7 +141,8 @@ def _owners(ops: StepOps, rows: slice) -> Iterator[tuple[str, int, Spans]]:
     waits = ops.is_wait[rows] & ops.on_compute[rows]
     waiting = _spans(ops, rows, waits)
     kind, microbatch = ops.kind[rows], ops.microbatch[rows]
-    for what, k in sorted({(str(a), int(b)) for a, b in zip(kind, microbatch, strict=True) if a in LETTERS}):
+    work = ops.is_compute[rows]
+    for what, k in sorted({(str(a), int(b)) for a, b in zip(kind[work], microbatch[work], strict=True)}):
         yield what, k, without(_spans(ops, rows, (kind == what) & (microbatch == k)), waiting)
     # waiting for a message is idleness of the pipeline; waiting for a collective is communication in the open
     awaited = ops.find(ops.rank[rows], ops.ref[rows])
@@ -151,7 +161,7 @@ def _pieces(owners: list[tuple[str, int]], winner: NDArray[np.int64], talking: N
         if what in MARK:
             yield Piece(what, MARK[what] * len(cells))
             continue
-        letter = LETTERS[what]
+        letter = KINDS[what].letter
         label = f"{letter}{k}" if k >= 0 else letter
         label = label if len(label) <= len(cells) else letter
         rest = cells[len(label) :]

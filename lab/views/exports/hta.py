@@ -23,6 +23,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from engine.cluster.operations import OPERATIONS
 from engine.prediction.replay.rows import recorded_steps
 from lab.analysis.recorded_run import RecordedRun
 from lab.analysis.step.overlap import blocking, communicating
@@ -32,7 +33,6 @@ from lab.views.exports.tracks import Track, Tracks, in_order_of_start
 
 Event = dict[str, Any]
 
-_NCCL = {"all_reduce": "AllReduce", "reduce_scatter": "ReduceScatter", "all_gather": "AllGather", "message": "SendRecv"}
 _HOST_THREAD = 0
 
 
@@ -97,7 +97,7 @@ def _what(ops: StepOps, row: int, stream: int, communicates: bool) -> Event:
     if not communicates:
         args |= {"microbatch": int(ops.microbatch[row])}
         return {"name": f"{ops.kind[row]} {ops.unit[row]}".rstrip(), "args": args}
-    axis, name = str(ops.axis[row]), _NCCL.get(str(ops.op[row]), str(ops.op[row]))
+    axis, name = str(ops.axis[row]), OPERATIONS[str(ops.op[row])].kernel
     args |= {
         "Collective name": str(ops.op[row]), "Group size": len(ops.peers[row]), "Process Group Name": axis,
         "Process Group Ranks": str(ops.peers[row]),

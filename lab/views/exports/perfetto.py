@@ -20,7 +20,7 @@ import numpy as np
 
 from engine.job.mesh import Mesh, mesh_of
 from engine.prediction.replay.rows import recorded_steps
-from engine.program.program import SENDS
+from engine.program.kinds import kind_of_row
 from engine.recording.tables import CATEGORIES, Recording
 from lab.analysis.memory import memory_over_time
 from lab.analysis.recorded_run import RecordedRun
@@ -31,7 +31,6 @@ from lab.views.exports.tracks import Track, Tracks, in_order_of_start
 
 Event = dict[str, Any]
 
-_SENDS = tuple(kind.value for kind in SENDS)
 _AMOUNTS = ("flops", "touched_bytes", "logical_bytes", "wire_bytes")
 _PLACES = ("microbatch", "stage")
 
@@ -93,7 +92,7 @@ class _Trace:
             begin, end = int(start[row]), int(ops.end[row])
             placed[row] = track = self.tracks.place(int(ops.rank[row]), str(ops.stream[row]), begin, end)
             yield from self._slice(track, str(ops.name[row]), begin, end, str(ops.kind[row]), details(row))
-            if ops.kind[row] in _SENDS:
+            if (kind := kind_of_row(str(ops.kind[row]))) is not None and kind.sends:
                 yield from self._slice(track, "sent", begin, begin)
         for received, sent in ops.sent_by.items():
             if start[received] >= start[sent]:  # else the clocks of two machines disagree

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from engine.program.streams import STREAMS
 from lab.analysis.step.step_ops import Numbers, StepOps
 
-STREAMS = ("steps", "compute", "tp", "dp", "pp_act", "pp_grad", "tie", "world")
-"""From top to bottom; "steps" holds the marks of the steps."""
+STEPS = "steps"
+"""The topmost track, which holds the marks of the steps; below it those of `STREAMS`."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,7 @@ class Track:
     @property
     def order(self) -> int:
         """Its place among the tracks of its rank."""
-        place = STREAMS.index(self.stream) if self.stream in STREAMS else len(STREAMS)
-        return 1000 * place + self.lane
+        return 1000 * (STEPS, *STREAMS.names).index(self.stream) + self.lane
 
 
 @dataclass

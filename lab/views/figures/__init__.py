@@ -14,6 +14,7 @@ from engine.job.schedules import SCHEDULES
 from engine.recording.tables import Recording
 from lab import analysis
 from lab.analysis.recorded_run import HasRecording
+from lab.analysis.step.time_shares import time_shares
 from lab.views.figures.communication.communication import communication_figure, links_figure, matrix_figure
 from lab.views.figures.communication.ledger import ledger_figure
 from lab.views.figures.communication.replicas import all_reduce_bytes
@@ -23,7 +24,7 @@ from lab.views.figures.memory.memory import memory_figure
 from lab.views.figures.memory.memory_by_zero import measured
 from lab.views.figures.memory.memory_time import Panel, memory_panels
 from lab.views.figures.memory.zero import zero_savings
-from lab.views.figures.pipeline.bubble import bubble_figure, time_shares
+from lab.views.figures.pipeline.bubble import bubble_figure
 from lab.views.figures.plans import bubble_curve, memory_by_zero, schedules, shards
 from lab.views.figures.style.palette import CONFIG, Theme, empty
 from lab.views.figures.style.run_styles import run_colours, run_looks

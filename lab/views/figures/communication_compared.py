@@ -8,20 +8,20 @@ import plotly.graph_objects as go
 
 from lab.views.figures.style.palette import Theme, empty, figure, palette
 from lab.views.figures.style.run_styles import letter, run_looks
-from lab.wording import AXIS_NAMES, nbytes
+from lab.wording import axis_name, axis_order, nbytes
 
 
 def communication_compared_figure(
     sent: Sequence[Mapping[str, int]], names: Sequence[str], *, theme: Theme = "light"
 ) -> go.Figure:
     """For each axis a bar of each run. sent: of each run, bytes by axis that the axis's first rank sends in a step."""
-    axes = [axis for axis in AXIS_NAMES if any(one.get(axis) for one in sent)]
+    axes = [axis for axis in axis_order() if any(one.get(axis) for one in sent)]
     if not axes:
         return empty("Bytes sent", "Nothing was sent: every plan here has one rank.", theme)
     p = palette(theme)
     traces = [
         go.Bar(
-            orientation="h", y=[AXIS_NAMES[axis] for axis in axes], x=[one.get(axis, 0) for axis in axes],
+            orientation="h", y=[axis_name(axis) for axis in axes], x=[one.get(axis, 0) for axis in axes],
             name=f"{look.sign} {name}", marker={"color": look.colour}, textposition="outside", cliponaxis=False,
             text=[f"{look.sign} {letter(name)} {_words(one.get(axis, 0))}" for axis in axes],
             textfont={"color": p.ink, "size": 11}, hovertemplate=f"%{{y}} axis, {name}: %{{x:.3s}}B<extra></extra>",

@@ -8,7 +8,7 @@ from typing import Any
 from lab.analysis import rank_name, typical_step
 from lab.views.report.html import Html, join, paragraph, tag
 from lab.views.report.reportable import Reportable, is_simulated
-from lab.wording import AXIS_NAMES, nbytes, percent, seconds
+from lab.wording import axis_name, nbytes, percent, seconds
 
 
 def parity_badge(run: Reportable) -> Html:
@@ -55,6 +55,7 @@ def _ending(run: Reportable) -> Html:
 
 
 _ENDINGS = {
+    "queued": "was still waiting for its turn",
     "failed": "failed",
     "stopped": "was stopped",
     "killed": "was killed",
@@ -103,8 +104,8 @@ def _numbers(run: Reportable) -> Iterator[tuple[str, str, str]]:
         )
     if hidden := {a: f for a, f in (summary.get("overlap") or {}).items() if a != "world"}:
         best = max(hidden, key=lambda a: hidden[a])
-        others = ", ".join(f"{AXIS_NAMES[a]} {percent(f)}" for a, f in hidden.items() if a != best)
-        yield f"Hidden, {AXIS_NAMES[best]} axis", percent(hidden[best]), others or "of its communication time"
+        others = ", ".join(f"{axis_name(a)} {percent(f)}" for a, f in hidden.items() if a != best)
+        yield f"Hidden, {axis_name(best)} axis", percent(hidden[best]), others or "of its communication time"
 
 
 def _simulated_numbers(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

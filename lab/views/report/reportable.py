@@ -32,7 +32,7 @@ def is_simulated(run: Reportable) -> bool:
 
 
 class Reportable(RecordedRun, Protocol):
-    """What a report needs of a run; `lab.store.stored_run.Run` has it."""
+    """What a report needs of a run; `lab.store.stored_run.StoredRun` has it."""
 
     @property
     def info(self) -> Info: ...

@@ -9,10 +9,11 @@ from engine.job.mesh import mesh_of
 from engine.recording.tables import CATEGORIES, Recording
 from lab.analysis import CAUSES, core_wait, rank_name, step_ops, typical_step
 from lab.analysis.memory import KEY
+from lab.analysis.step.time_shares import time_shares
 from lab.views import figures
 from lab.views.figures.communication.communication import operation_name
 from lab.views.figures.grid.grid import MOST_LABELS, Colour, holds
-from lab.views.figures.pipeline.bubble import NAMES, time_shares
+from lab.views.figures.pipeline.bubble import NAMES
 from lab.views.report.canvas import canvas
 from lab.views.report.html import Html, details, paragraph, table, tag
 from lab.views.report.plots import plot

@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
+from engine.model.family import family_of
 from engine.prediction.formulas import parameters
 from lab.wording import (
     GRAD_NORM_LIMIT,
@@ -17,6 +18,7 @@ from lab.wording import (
     WEIGHTS_CRITERION,
     parameter_count,
     power,
+    size_words,
 )
 
 
@@ -25,8 +27,8 @@ def job_in_words(job: Job, simulated: bool = False, by_hand: bool = False) -> st
     program or schedule of somebody's own."""
     model, plan, training = job.model, job.plan, job.training
     size = parameter_count(parameters(job))
-    shape = f"{model.layers} layers, hidden {model.hidden}, {model.heads} heads, {model.seq} tokens a sequence"
-    model_words = f"A GPT of {size} ({shape})"
+    shape = size_words(model, seq="{} tokens a sequence", vocab="")
+    model_words = f"{family_of(model).label} of {size} ({shape})"
     ranks = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
     sequences = f"{training.batch:,} sequences"
     if simulated:

@@ -16,18 +16,19 @@ from numpy.typing import NDArray
 
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
+from engine.program.kinds import Kind
 from engine.recording.tables import Recording
 from lab.analysis import CAUSES
 from lab.analysis.step.idle import Idle, idle_spans
 from lab.analysis.step.overlap import blocking
-from lab.analysis.step.step_ops import AXIS_ORDER, Numbers, StepOps, step_ops, typical_step
+from lab.analysis.step.step_ops import Numbers, StepOps, step_ops, typical_step
 from lab.views.figures.pipeline.bubble import NAMES
 from lab.views.figures.style.palette import PALETTES, Palette, ink_on
 from lab.views.figures.timeline.comparison import MEASURED, PREDICTED, comparison_title, replayed_step
 from lab.views.figures.timeline.lanes import CATEGORIES, LABELS, Lanes, communication_words, drawn, idle_words, lay_out
 from lab.views.figures.timeline.timeline import timeline_title
 from lab.views.timeline.summary import how_to_read, summary
-from lab.wording import AXIS_NAMES
+from lab.wording import axis_name, axis_order
 
 Data = dict[str, Any]
 Column = NDArray[Any]
@@ -64,7 +65,7 @@ def timeline_data(
     if predicted is not None:
         laid.append(lay_out(step_ops(predicted, replayed_step(predicted, step)), mesh))
         title = comparison_title(laid[0], laid[1], step)
-    axes = [axis for axis in AXIS_ORDER if any(axis in lanes.axes for lanes in laid)]
+    axes = [axis for axis in axis_order() if any(axis in lanes.axes for lanes in laid)]
     idle = [idle_spans(lanes.ops) for lanes in laid]
     names = {rank: _rank(lanes, rank) for lanes in laid[::-1] for rank in lanes.order}
     order = sorted(names, key=lambda r: (mesh.coordinate(r).pp, mesh.coordinate(r).dp, mesh.coordinate(r).tp))
@@ -101,7 +102,7 @@ def _frame(axes: Sequence[str], ranks: dict[int, dict[str, str]]) -> Data:
         "palettes": {theme: _colours(p) for theme, p in PALETTES.items()},
         "categories": [LABELS[name] for name in CATEGORIES],
         "causes": [NAMES[cause].removeprefix("idle: ") for cause in CAUSES],
-        "axes": [AXIS_NAMES[axis] for axis in axes],
+        "axes": [axis_name(axis) for axis in axes],
         "ranks": [{"rank": rank, **words} for rank, words in ranks.items()],
     }
 
@@ -228,7 +229,7 @@ def _messages(lanes: Lanes, place: Numbers) -> dict[str, Column]:
         "from_stage": np.asarray(ops.stage[sent], np.int16),
         "to_stage": np.asarray(ops.stage[received], np.int16),
         "micro": np.asarray(ops.microbatch[received], np.int32),
-        "backward": np.asarray(ops.among("kind", ["recv_grad"])[received], np.uint8),
+        "backward": np.asarray(ops.among("kind", [Kind.RECV_GRAD.name])[received], np.uint8),
         "send_op": np.asarray(sent, np.int32),
         "op": np.asarray(received, np.int32),
     }

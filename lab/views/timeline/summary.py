@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from lab.analysis.step.idle import Idle
 from lab.views.figures.timeline.lanes import Lanes
-from lab.wording import AXIS_NAMES, percent, seconds
+from lab.wording import axis_name, percent, seconds
 
 
 def how_to_read(axes: Sequence[str], overlaid: bool = False) -> str:
     """What the picture's marks mean."""
-    named = " and ".join(AXIS_NAMES[axis] for axis in axes)
+    named = " and ".join(axis_name(axis) for axis in axes)
     thin = f" Below it, thin lanes show communication that runs meanwhile ({named} axis)." if axes else ""
     outlined = " Outlines are what the replay says it would compute and when." if overlaid else ""
     stream = "One thick lane a rank: what its compute stream did; hatched is idle."

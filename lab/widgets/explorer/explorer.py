@@ -13,10 +13,10 @@ from engine.cluster.scaled_links import scaled
 from engine.job.errors import JobRefused
 from engine.job.job import Hardware, Job
 from engine.processes.launch import RunCancelled
+from lab.facade import Run
 from lab.running.execution import Progress
 from lab.running.simulation import simulate_job
 from lab.store.clusters import find_cluster
-from lab.store.stored_run import Run
 from lab.widgets.explorer import knobs as settings
 from lab.widgets.explorer import status_text
 from lab.widgets.explorer.latest_only_worker import Latest
@@ -193,7 +193,7 @@ class Explorer(ipywidgets.VBox):
 
     def _best(self, state: State, run: Run | None) -> tuple[Run, str]:
         if run is None:
-            return simulate_job(Job.from_options(state.job, steps=1), state.cluster), "predicted"
+            return Run.of(simulate_job(Job.from_options(state.job, steps=1), state.cluster)), "predicted"
         return (run.replay(state.cluster), REPLAYED) if state.source == REPLAYED else (run, MEASURED)
 
     def _progress(self, state: State, shown: Run, kind: str) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from engine.job.job import Job
 from engine.processes.launch import RunCancelled
+from lab.facade import Run
 from lab.running.execute import run_job
 from lab.running.execution import Progress
-from lab.store.stored_run import Run
 from lab.widgets.explorer.latest_only_worker import Latest
 
 _turn = threading.Lock()
@@ -69,9 +69,8 @@ class Background:
     def _execute(self, attempt: Attempt) -> None:
         try:
             with taking_turns(attempt.cancel):
-                result: Run | Exception = run_job(
-                    attempt.job, on_progress=lambda news: self._told(attempt, news), cancel=attempt.cancel
-                )
+                done = run_job(attempt.job, on_progress=lambda news: self._told(attempt, news), cancel=attempt.cancel)
+            result: Run | Exception = Run.of(done)
         except Exception as error:  # whatever it is, the learner shall read it and the next wish shall run
             result = error
         self._told(attempt, result)  # who asks what is wanted must know the result before it is no longer wanted

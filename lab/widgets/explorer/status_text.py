@@ -6,8 +6,8 @@ from typing import Any
 
 from engine.processes.launch import RunCancelled
 from lab.analysis.comparison.lines import bubble, step_seconds
+from lab.facade import Run
 from lab.running.execution import Progress
-from lab.store.stored_run import Run
 from lab.wording import percent, seconds
 
 NOT_RUN = {"verdict": "unknown", "text": "not run yet"}

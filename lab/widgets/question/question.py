@@ -10,10 +10,10 @@ import anywidget
 import ipywidgets
 import traitlets
 
+from lab.facade import Run
 from lab.learning.exercises.exercise import a
 from lab.learning.progress import Learner
 from lab.store.store import StoreError
-from lab.store.stored_run import Run
 from lab.widgets.explorer.latest_only_worker import Latest
 from lab.widgets.explorer.run_in_background import taking_turns
 from lab.widgets.explorer.status_text import said

@@ -9,7 +9,7 @@ import ipywidgets
 
 from lab.analysis.comparison import lines as comparing
 from lab.analysis.comparison.text import explain
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views.timeline import TimelineWidget, timeline_data
 from lab.widgets.modules import styles
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import ipywidgets
 
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views.figures.style.palette import Theme
 from lab.views.figures.timeline.comparison import MEASURED
 from lab.views.timeline import TimelineWidget, timeline_data

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from lab.store.stored_run import Run
+from lab.facade import Run
 from lab.views import figures
 from lab.views.figures.style.palette import Theme
 

@@ -1,19 +1,17 @@
-"""A queue without a worker: the test itself has its seat, so whatever is added waits."""
+"""A queue without a worker: the test itself has its lock, so whatever is added waits."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from engine.job.job import Job
-from lab.launcher.queue import LaunchQueue
-from lab.launcher.table import LaunchTable
-from lab.launcher.worker_lock import Seat
-from lab.store.folder import Owner
+from lab.launcher.markers import Markers
+from lab.launcher.queue import Launch, LaunchQueue
+from lab.launcher.worker_lock import WorkerLock
+from lab.store.folder import Owner, RunInfo, read_entry
 from lab.store.stored_run import Store
 
 JOB = Job.from_options(dp=2, zero=1, lr=0.1, partition=(1, 3), pp=2)
@@ -28,23 +26,27 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def seat(root: Path) -> Iterator[Seat]:
+def lock(root: Path) -> Iterator[WorkerLock]:
     root.mkdir()
-    with Seat.take(root) or pytest.fail("somebody has the seat") as seat:
-        yield seat
+    with WorkerLock.take(root) or pytest.fail("somebody has the lock") as lock:
+        yield lock
 
 
 @pytest.fixture
-def queue(root: Path, seat: Seat) -> LaunchQueue:
+def queue(root: Path, lock: WorkerLock) -> LaunchQueue:
     return LaunchQueue(Store(root))
 
 
 @pytest.fixture
-def table(root: Path, queue: LaunchQueue) -> LaunchTable:
-    """As the worker sees it."""
-    return LaunchTable(root)
+def markers(root: Path, queue: LaunchQueue) -> Markers:
+    """As the worker sees them."""
+    return Markers(root)
 
 
-def sql(root: Path, statement: str, *values: object) -> None:
-    with closing(sqlite3.connect(root / "launches.sqlite")) as base, base:
-        base.execute(statement, values)
+def take(queue: LaunchQueue, launch: Launch, worker: Owner = GONE, begin: bool = True) -> RunInfo:
+    """As a worker does it."""
+    markers = Markers(queue.store.root)
+    assert markers.take(launch.id, "busy")
+    markers.sign(launch.id, worker)
+    info = read_entry(queue.store.folder(launch.id)).info
+    return queue.store.begin(info) if begin else info

@@ -1,4 +1,4 @@
-"""The queue of launches without a worker: the test itself has its seat, so whatever is added waits."""
+"""The queue of launches without a worker: the test itself has its lock, so whatever is added waits."""
 
 from __future__ import annotations
 
@@ -9,61 +9,60 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+import lab
 from engine.job.errors import JobRefused
 from engine.job.job import Job
 from lab.cli.parser import main
+from lab.launcher.markers import Markers, Taken
 from lab.launcher.queue import Launch, LaunchQueue
-from lab.launcher.table import LaunchTable
-from lab.launcher.worker import Watched
-from lab.launcher.worker_lock import FUTILE_STARTS, Seat
-from lab.running.execute import run_job
-from lab.running.execution import Progress
-from lab.store.folder import Owner
+from lab.launcher.worker import listening
+from lab.launcher.worker_lock import FUTILE_STARTS, WorkerLock
+from lab.store.folder import Owner, read_entry
 from lab.store.notes import LONGEST_NAME, read_notes
 from lab.store.stored_run import RunNotFound, Store
-from tests.lab.conftest import PretendedLaunch
-from tests.lab.launch_queue.conftest import GONE, JOB
+from lab.store.trash import delete
+from tests.lab.launch_queue.conftest import GONE, JOB, take
 
 # -- order ---------------------------------------------------------------------------------------------------
 
 
-def test_a_wish_comes_back_as_it_was_made(queue: LaunchQueue) -> None:
+def test_a_launch_is_a_run_folder_that_says_queued(queue: LaunchQueue) -> None:
     added = queue.add(JOB, parity=False, name="  ZeRO\n  \x1b\u202e\ud800on two ")
-    assert added.job == JOB and added.parity is False and added.name == "ZeRO on two"
-    assert (added.state, added.run_id, added.ended, added.steps_done) == ("queued", None, None, 0)
-    assert abs(datetime.fromisoformat(added.created).timestamp() - time.time()) < 60
-    assert queue.get(added.id) == added == queue.launches()[0] == queue.active()[0]
+    assert (added.job, added.state, added.name, added.steps_done) == (JOB, "queued", "ZeRO on two", 0)
+    assert queue.get(added.id) == added == queue.active()[0]
+    run = lab.load("latest")
+    assert (run.id, run.status, run.job, run.info.parity) == (added.id, "queued", JOB, False)
+    assert run.info.owner is None and run.steps == [] and run.program.lanes
 
 
-def test_lists_are_newest_first_and_what_is_to_come_is_in_its_order(queue: LaunchQueue) -> None:
+def test_what_is_to_come_is_in_its_order(queue: LaunchQueue) -> None:
     made = [queue.add(JOB, name=name).id for name in "abc"]
-    assert [launch.name for launch in queue.launches()] == ["c", "b", "a"]
-    assert [launch.id for launch in queue.launches(limit=2)] == made[:0:-1]
+    assert [launch.id for launch in queue.active()] == made
     assert [launch.name for launch in queue.active()] == ["a", "b", "c"]
 
 
-def test_many_takers_get_every_launch_once_and_the_oldest_first(queue: LaunchQueue, table: LaunchTable) -> None:
+def test_many_takers_get_every_run_once_and_the_oldest_first(queue: LaunchQueue, markers: Markers) -> None:
     made = [queue.add(JOB).id for _ in range(20)]
-    taken: list[list[int]] = [[] for _ in range(4)]
+    taken: list[list[str]] = [[] for _ in range(4)]
 
-    def take(mine: list[int]) -> None:
-        while (launch := table.take(Owner.this_process())) is not None:
-            mine.append(launch.id)
+    def work(mine: list[str]) -> None:
+        while waiting := markers.waiting():
+            if markers.take(waiting[0], "busy"):
+                mine.append(waiting[0])
 
-    threads = [threading.Thread(target=take, args=(mine,)) for mine in taken]
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in taken]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(number for mine in taken for number in mine) == made
-    assert all(mine == sorted(mine) for mine in taken)
+    assert sorted(run_id for mine in taken for run_id in mine) == sorted(made)
+    assert all([made.index(run_id) for run_id in mine] == sorted(map(made.index, mine)) for mine in taken)
 
 
 def test_a_job_that_cannot_run_is_refused_before_anything_is_written(root: Path) -> None:
@@ -83,63 +82,87 @@ def test_paths_in_a_job_are_found_from_any_folder(
     assert queue.add(Job.from_options(cluster="toy-2x4")).job.hardware.cluster == "toy-2x4"
 
 
+def test_a_long_name_is_cut(queue: LaunchQueue) -> None:
+    launch = queue.add(JOB, name="ZeRO\n on \ud800two " + 99 * "x")
+    assert launch.name == read_notes(queue.store.folder(launch.id)).name == ("ZeRO on two " + 99 * "x")[:LONGEST_NAME]
+
+
 # -- cancelling ----------------------------------------------------------------------------------------------
 
 
-def test_a_cancelled_wish_is_never_taken(queue: LaunchQueue, table: LaunchTable) -> None:
+def test_a_cancelled_run_is_never_taken_and_stays_in_the_store(queue: LaunchQueue, markers: Markers) -> None:
     first, second = queue.add(JOB), queue.add(JOB)
     cancelled = queue.cancel(first.id)
-    assert cancelled.state == "stopped" and cancelled.message == "cancelled before it began" and cancelled.ended
-    taken = table.take(GONE)
-    assert taken is not None and taken.id == second.id and table.take(GONE) is None
+    assert (cancelled.state, cancelled.message) == ("stopped", "cancelled before it began")
+    assert markers.waiting() == [second.id] and not markers.take(first.id, "busy")
+    assert lab.load(first.id).status == "stopped"
 
 
-def test_cancelling_what_is_under_way_only_asks(queue: LaunchQueue, table: LaunchTable) -> None:
+def test_of_who_takes_and_who_cancels_at_once_one_wins(queue: LaunchQueue, markers: Markers) -> None:
+    won: list[bool] = []
+
+    def try_to(run_id: str, how: Taken) -> None:
+        won.append(markers.take(run_id, how))
+
+    for _ in range(20):
+        launch = queue.add(JOB)
+        threads = [threading.Thread(target=try_to, args=(launch.id, how)) for how in ("busy", "cancelled")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(won) == [False, True]
+        won.clear()
+        markers.remove(launch.id)
+
+
+def test_cancelling_what_is_under_way_only_asks(queue: LaunchQueue, markers: Markers) -> None:
     launch = queue.add(JOB)
-    table.take(Owner.this_process())
-    assert not table.cancel_asked(launch.id)
-    asked = queue.cancel(launch.id)
-    assert asked.state == "starting" and asked.cancelling and asked.active and table.cancel_asked(launch.id)
+    with queue.store.executing(launch.id):
+        take(queue, launch, Owner.this_process())
+        assert markers.asked_to_stop(launch.id) is None
+        asked = queue.cancel(launch.id)
+        assert asked.state == "running" and asked.cancelling and asked.active
+        assert markers.asked_to_stop(launch.id) is not None
 
 
-def test_cancelling_what_has_ended_changes_nothing(queue: LaunchQueue, table: LaunchTable) -> None:
+def test_cancelling_what_has_ended_changes_nothing(queue: LaunchQueue, markers: Markers) -> None:
     launch = queue.add(JOB)
-    table.take(GONE)
-    table.end(launch.id, "finished")
+    queue.store.write(replace(take(queue, launch), status="failed", message="rank 1 died"))
+    markers.remove(launch.id)
     ended = queue.get(launch.id)
-    assert queue.cancel(launch.id) == ended and ended.state == "finished" and not ended.cancelling
+    assert queue.cancel(launch.id) == ended and ended.state == "failed" and not ended.cancelling
+
+
+def test_a_run_that_lost_its_place_in_the_queue_can_be_cancelled(queue: LaunchQueue, markers: Markers) -> None:
+    launch = queue.add(JOB)
+    markers.remove(launch.id)
+    assert queue.cancel(launch.id).state == "stopped"
 
 
 @pytest.mark.parametrize("do", [LaunchQueue.get, LaunchQueue.cancel])
-def test_a_launch_that_does_not_exist_is_told_in_words(queue: LaunchQueue, do: object) -> None:
-    with pytest.raises(RunNotFound, match="there is no launch 7 in"):
-        do(queue, 7)
+@pytest.mark.parametrize("name", ["nobody", "../runs", "20260101-000000-dp1tp1pp1-zero0-abcd"])
+def test_a_run_that_does_not_exist_is_told_in_words(queue: LaunchQueue, do: Any, name: str) -> None:
+    with pytest.raises(RunNotFound, match="there is no run"):
+        do(queue, name)
 
 
-def test_a_stopped_run_has_ended_though_its_tables_are_still_made(
-    queue: LaunchQueue, table: LaunchTable, root: Path
-) -> None:
-    launch, store = queue.add(JOB), Store(root)
-    table.take(GONE)
-    info = store.create(JOB, ("lab",))
-    with Watched(launch, table, store) as watched:
-        watched(Progress(phase="ready", run_id=info.id, world_size=4, steps=3))
-        running = queue.cancel(launch.id)
-        assert running.state == "running" and running.run_id == info.id and watched.cancel.wait(10)
-        store.write(replace(info, status="stopped"))
-        stopped = queue.wait(launch.id, 10)
-        assert (stopped.state, stopped.message) == ("stopped", "stopped by the user")
-    table.end(launch.id, "failed", "by something later")
-    assert queue.get(launch.id) == stopped
+def test_a_run_hears_that_it_is_to_stop(queue: LaunchQueue, markers: Markers) -> None:
+    launch = queue.add(JOB)
+    with queue.store.executing(launch.id), listening(launch.id, markers) as asked:
+        take(queue, launch, Owner.this_process())
+        assert not asked.is_set()
+        queue.cancel(launch.id)
+        assert asked.wait(10)
 
 
-def test_a_run_gets_the_name_of_its_launch(queue: LaunchQueue, table: LaunchTable, root: Path) -> None:
-    launch, store = queue.add(JOB, name="ZeRO\n on \ud800two " + 99 * "x"), Store(root)
-    table.take(GONE)
-    info = store.create(JOB, ("lab",))
-    with Watched(launch, table, store) as watched:
-        watched(Progress(phase="starting", run_id=info.id, world_size=4, steps=3))
-    assert launch.name == read_notes(store.folder(info.id)).name == ("ZeRO on two " + 99 * "x")[:LONGEST_NAME]
+def test_a_run_that_waits_is_not_deleted(queue: LaunchQueue) -> None:
+    launch = queue.add(JOB)
+    with pytest.raises(ValueError, match="waits for its turn: cancel it before you delete it"):
+        delete(queue.store, launch.id)
+    queue.cancel(launch.id)
+    delete(queue.store, launch.id)
+    assert queue.active() == []
 
 
 # -- whoever looks -------------------------------------------------------------------------------------------
@@ -148,50 +171,50 @@ def test_a_run_gets_the_name_of_its_launch(queue: LaunchQueue, table: LaunchTabl
 def test_who_only_looks_starts_nobody_and_writes_nothing(root: Path) -> None:
     before = psutil.Process().children()
     queue = LaunchQueue(Store(root))
-    assert queue.launches() == queue.active() == [] and queue.ensure_worker() is False
+    assert queue.active() == [] and queue.ensure_worker() is False
     assert not root.exists() and psutil.Process().children() == before
 
 
-def under_way(root: Path, worker: Owner = GONE) -> tuple[LaunchQueue, LaunchTable, Launch]:
-    """A launch that a worker has taken, and the seat is free."""
+def under_way(root: Path, begin: bool) -> tuple[LaunchQueue, Launch]:
+    """A run that a worker has taken, who is gone, and the lock is free."""
     root.mkdir(exist_ok=True)
-    queue, table = LaunchQueue(Store(root)), LaunchTable(root)
-    with Seat.take(root) or pytest.fail("somebody has the seat"):
+    queue = LaunchQueue(Store(root))
+    with WorkerLock.take(root) or pytest.fail("somebody has the lock"):
         launch = queue.add(JOB)
-        table.take(worker)
-    return queue, table, launch
+        take(queue, launch, GONE, begin)
+    return queue, launch
 
 
-def test_what_a_dead_worker_left_is_settled_by_whoever_looks_next(root: Path) -> None:
-    queue, _, launch = under_way(root)
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_a_dead_worker_left_is_settled_by_whoever_looks_next(root: Path, begun: bool) -> None:
+    queue, launch = under_way(root, begun)
     found = queue.get(launch.id)
-    assert found.state == "failed" and found.ended
-    assert found.message == "the process that carried it out was killed, and the run with it"
-    assert queue.get(launch.id) == found, "settled once"
+    assert (found.state, found.message) == ("killed", "the process that carried it out was killed, and the run with it")
+    assert queue.get(launch.id) == found and queue.active() == [] and not queue.has(launch.id)
 
 
 @pytest.mark.parametrize(("status", "message"), [("failed", "rank 1 died"), ("stopped", "by the user")])
-def test_a_run_that_was_over_before_its_worker_died_counts_as_it_ended(root: Path, status: Any, message: str) -> None:
-    queue, table, launch = under_way(root)
-    store = Store(root)
-    info = store.create(JOB, ("lab",))
-    store.write(replace(info, status=status, message=message))
-    table.tell(launch.id, "running", info.id, 1)
+def test_a_run_that_was_over_before_its_worker_died_is_as_it_ended(root: Path, status: Any, message: str) -> None:
+    queue, launch = under_way(root, True)
+    queue.store.write(replace(read_entry(queue.store.folder(launch.id)).info, status=status, message=message))
     found = queue.get(launch.id)
-    assert (found.state, found.message, found.run_id, found.steps_done) == (status, message, info.id, 1)
+    assert (found.state, found.message) == (status, message) and not queue.has(launch.id)
 
 
-def test_a_run_that_had_finished_before_its_worker_died_counts_as_finished(pretended: PretendedLaunch) -> None:
-    queue, table, launch = under_way(Store().root)
-    run = run_job(JOB)
-    table.tell(launch.id, "running", run.id, 3)
-    assert queue.get(launch.id).state == "finished"
-
-
-def test_as_long_as_a_worker_has_the_seat_its_launches_go_on(queue: LaunchQueue, table: LaunchTable) -> None:
+def test_as_long_as_a_worker_has_the_lock_its_runs_go_on(queue: LaunchQueue) -> None:
     launch = queue.add(JOB)
-    table.take(GONE)
-    assert queue.ensure_worker() and queue.get(launch.id).state == "starting"
+    with queue.store.executing(launch.id):
+        take(queue, launch)
+        assert queue.ensure_worker() and queue.get(launch.id).state == "running" and queue.has(launch.id)
+
+
+def test_who_cancelled_and_died_is_finished_by_the_next(root: Path) -> None:
+    root.mkdir()
+    queue = LaunchQueue(Store(root))
+    with WorkerLock.take(root) or pytest.fail("somebody has the lock"):
+        launch = queue.add(JOB)
+    assert Markers(root).take(launch.id, "cancelled")
+    assert queue.get(launch.id).state == "stopped" and Markers(root).taken("cancelled") == []
 
 
 def test_workers_that_end_before_they_begin_are_not_started_for_ever(
@@ -213,13 +236,25 @@ def test_workers_that_end_before_they_begin_are_not_started_for_ever(
 # -- lab cancel ----------------------------------------------------------------------------------------------
 
 
-def test_lab_cancel_ends_a_launch_that_waits(queue: LaunchQueue, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lab_cancel_ends_a_run_that_waits(queue: LaunchQueue, capsys: pytest.CaptureFixture[str]) -> None:
     launch = queue.add(JOB)
-    assert main(["cancel", str(launch.id), "--json"]) == 0
+    assert main(["cancel", "latest", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told == {"run": None, "launch": 1, "status": "stopped", "message": "cancelled before it began"}
-    assert main(["cancel", str(launch.id)]) == 2
-    assert capsys.readouterr().err == "lab: launch 1 has ended already: it is stopped.\n"
+    assert told == {"run": launch.id, "status": "stopped", "message": "cancelled before it began"}
+    assert main(["cancel", launch.id]) == 2
+    assert capsys.readouterr().err == f"lab: run {launch.id} does not go on: it is stopped.\n"
+
+
+@pytest.mark.parametrize("command", ["show", "report", "export"])
+def test_what_looks_at_a_run_that_waits_says_so(
+    queue: LaunchQueue, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    queue.add(JOB)
+    status = main([command, "latest", *([] if command == "show" else ["-o", str(tmp_path / "out")])])
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err and status in (0, 2), (status, out, err)
+    if command == "show":
+        assert "queued" in out
 
 
 def test_lab_cancel_says_whose_a_run_is_that_the_queue_does_not_carry_out(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lab.analysis.step.step_ops import named
 from lab.views.figures.style.palette import Theme, empty, figure, hatched, palette
 from lab.views.figures.style.selected_rank import outline, pointed, recorded
-from lab.wording import AXIS_NAMES, nbytes
+from lab.wording import axis_name, nbytes
 
 _MOST_CELLS_WITH_TEXT = 12 * 12
 _WORDS = {
@@ -25,7 +25,7 @@ _WORDS = {
 
 def operation_name(row: Mapping[str, Any]) -> str:
     """ "tensor all-reduce", "pipeline activations sent"."""
-    return f"{AXIS_NAMES[row['axis']]} {_WORDS.get(row['op'], row['op'].replace('_', '-'))}"
+    return f"{axis_name(row['axis'])} {_WORDS.get(row['op'], row['op'].replace('_', '-'))}"
 
 
 def communication_figure(rows: Sequence[Mapping[str, Any]], *, theme: Theme = "light") -> go.Figure:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from lab.analysis.ledger import LedgerRow
 from lab.views.figures.communication.communication import grouped_bars, operation_name
 from lab.views.figures.style.palette import Theme, empty
-from lab.wording import AXIS_NAMES, nbytes, percent, seconds
+from lab.wording import axis_name, nbytes, percent, seconds
 
 
 def ledger_figure(rows: Sequence[LedgerRow], rank: int, *, theme: Theme = "light", times: bool = True) -> go.Figure:
@@ -35,6 +35,6 @@ def ledger_title(rows: Sequence[LedgerRow], rank: int) -> str:
         by_axis[row["axis"]] += row["logical_bytes"]
     total = sum(by_axis.values())
     axis, most = by_axis.most_common(1)[0]
-    share = f", {percent(most / total)} on the {AXIS_NAMES[axis]} axis" if total else ""
+    share = f", {percent(most / total)} on the {axis_name(axis)} axis" if total else ""
     calls = sum(row["count"] for row in rows)
     return f"Rank {rank} moves {nbytes(total)} in {calls} calls a step{share}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from lab.analysis.comparison.run_metrics import bytes_by_axis, facts, fullest
-from lab.store.stored_run import Run
+from lab.analysis.recorded_run import RecordedRun
 from lab.views.figures.communication_compared import communication_compared_figure
 from lab.views.figures.comparison.losses import Losses, losses_figure
 from lab.views.figures.idle_compared import idle_compared_figure
@@ -17,27 +17,27 @@ from lab.views.figures.memory_compared import memory_compared_figure
 from lab.views.figures.style.palette import Theme
 
 
-def memory_compared(runs: Sequence[Run], names: Sequence[str], theme: Theme = "light") -> go.Figure:
+def memory_compared(runs: Sequence[RecordedRun], names: Sequence[str], theme: Theme = "light") -> go.Figure:
     """Peak bytes of each run's fullest rank by category."""
     return memory_compared_figure([fullest(run) for run in runs], names, theme=theme)
 
 
-def losses(runs: Sequence[Run], names: Sequence[str], theme: Theme = "light") -> go.Figure:
+def losses(runs: Sequence[RecordedRun], names: Sequence[str], theme: Theme = "light") -> go.Figure:
     """The loss of each step, and how far it is from that of one process where the run was compared with one."""
     return losses_figure([_losses(run) for run in runs], names, theme=theme)
 
 
-def _losses(run: Run) -> Losses:
+def _losses(run: RecordedRun) -> Losses:
     return Losses(
         *(run.recording.metrics[name].to_numpy().astype(float) for name in ("step", "loss", "reference_loss"))
     )
 
 
-def idle_compared(runs: Sequence[Run], names: Sequence[str], theme: Theme = "light") -> go.Figure:
+def idle_compared(runs: Sequence[RecordedRun], names: Sequence[str], theme: Theme = "light") -> go.Figure:
     """Shares of each run's typical step: computing, and idle by cause."""
     return idle_compared_figure([facts(run).shares for run in runs], names, theme=theme)
 
 
-def communication_compared(runs: Sequence[Run], names: Sequence[str], theme: Theme = "light") -> go.Figure:
+def communication_compared(runs: Sequence[RecordedRun], names: Sequence[str], theme: Theme = "light") -> go.Figure:
     """Bytes that each run sends on each axis."""
     return communication_compared_figure([bytes_by_axis(run) for run in runs], names, theme=theme)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import plotly.graph_objects as go
@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from engine.cluster.cluster import Cluster
 from engine.job.job import Job
 from engine.job.mesh import AXES, Mesh, mesh_of
+from engine.model.unit_kinds import UnitKind, kind_of, number_of
 from engine.model.units import stage_lane, stages
 from lab.analysis.step.activity import Activity
 from lab.views.figures.grid.grid_kinds import activity_balls, activity_kinds, activity_words, node_kinds
@@ -147,19 +148,25 @@ def _who(mesh: Mesh, rank: int, held: Mapping[int, str]) -> str:
 
 def holds(job: Job, pipeline: int) -> str:
     """The layers of a pipeline rank in few words: "embedding, blocks 0–1"."""
-    units = [unit for s, stage in enumerate(stages(job)) if stage_lane(job.plan, s) == pipeline for unit in stage]
-    numbers = [int(unit.removeprefix("block")) for unit in units if unit.startswith("block")]
-    words = ["embedding"] if "embedding" in units else []
+    names = [name for s, units in enumerate(stages(job)) if stage_lane(job.plan, s) == pipeline for name in units]
+    of_kind: dict[UnitKind, list[str]] = {}
+    for name in names:
+        of_kind.setdefault(kind_of(name), []).append(name)
+    return ", ".join(
+        f"{kind.name}{'s' if len(found) > 1 else ''} {_spans(map(number_of, found))}" if kind.block else kind.name
+        for kind, found in of_kind.items()
+    )
+
+
+def _spans(numbers: Iterable[int]) -> str:
+    """0–1, 4."""
     runs: list[list[int]] = []
     for n in numbers:
         if runs and n == runs[-1][-1] + 1:
             runs[-1].append(n)
         else:
             runs.append([n])
-    if runs:
-        spans = ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
-        words.append(f"block{'s' if len(numbers) > 1 else ''} {spans}")
-    return ", ".join(words + (["head"] if "head" in units else []))
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
 
 
 def _scale(colour: str, name_of_unit: str) -> dict[str, object]:

@@ -5,52 +5,49 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from engine.program.kinds import COLLECTIVE, KINDS, Kind
 from lab.analysis.step.activity import Activity
-from lab.views.figures.grid.grid_ranks import Ball, Kind
+from lab.views.figures.grid.grid_ranks import Ball, BallKind
 from lab.views.figures.style.palette import Palette
-from lab.views.figures.timeline.lanes import CATEGORIES
-from lab.wording import AXIS_NAMES
+from lab.views.figures.timeline.lanes import CATEGORIES, LABELS
+from lab.wording import axis_name
 
 _SYMBOLS = ("circle", "square", "diamond", "cross", "x")
-_KIND_OF = {
-    "forward": "forward",
-    "recompute": "forward again",
-    "backward": "backward",
-    "backward_input": "backward",
-    "backward_weight": "weight gradients",
-    "step": "optimizer step",
-    "idle": "idle",
-}
 
 
-def node_kinds(nodes: Sequence[int], p: Palette) -> list[Kind]:
+def node_kinds(nodes: Sequence[int], p: Palette) -> list[BallKind]:
     """A colour and a symbol for each node; neighbours differ in both, and pairs repeat only every 35 nodes."""
     colours = p.every[:-1]
-    return [Kind(f"node {n}", colours[n % len(colours)], _SYMBOLS[n % len(_SYMBOLS)]) for n in nodes]
+    return [BallKind(f"node {n}", colours[n % len(colours)], _SYMBOLS[n % len(_SYMBOLS)]) for n in nodes]
 
 
-def activity_kinds(p: Palette) -> list[Kind]:
+def activity_kinds(p: Palette) -> list[BallKind]:
     """The timeline's colours."""
     colours = dict(zip(CATEGORIES, p.every, strict=True))
     return [
-        Kind("forward", colours["forward"], "circle"),
-        Kind("forward again", colours["forward"], "circle", hollow=True),
-        Kind("backward", colours["backward"], "square"),
-        Kind("weight gradients", colours["weight"], "diamond"),
-        Kind("collective in a layer", colours["tensor"], "cross"),
-        Kind("optimizer step", colours["step"], "diamond"),
-        Kind("idle", colours["idle"], "square", hollow=True),
+        BallKind("forward", colours["forward"], "circle"),
+        BallKind("forward again", colours["forward"], "circle", hollow=True),
+        BallKind("backward", colours["backward"], "square"),
+        BallKind("weight gradients", colours["weight"], "diamond"),
+        BallKind("collective in a layer", colours["tensor"], "cross"),
+        BallKind("optimizer step", colours["step"], "diamond"),
+        BallKind("idle", colours["idle"], "square", hollow=True),
     ]
 
 
 def kind_of(activity: Activity) -> str:
-    return "collective in a layer" if activity.kind == "collective" else _KIND_OF.get(activity.kind, "backward")
+    if activity.kind == COLLECTIVE:
+        return "collective in a layer"
+    if activity.kind == "idle":
+        return "idle"
+    kind = KINDS[activity.kind]
+    return kind.words if kind is Kind.RECOMPUTE else LABELS[kind.role]
 
 
 def label_of(activity: Activity) -> str:
     """ "forward mb 2", "tensor all-reduce", "idle"."""
-    if activity.kind == "collective":
-        return f"{AXIS_NAMES[activity.axis]} {activity.name.replace('_', '-')}"
+    if activity.kind == COLLECTIVE:
+        return f"{axis_name(activity.axis)} {activity.name.replace('_', '-')}"
     micro = f" mb {activity.microbatch}" if activity.microbatch >= 0 else ""
     return f"{kind_of(activity)}{micro}"
 
@@ -60,7 +57,7 @@ def activity_balls(doing: Mapping[int, Activity], who: Mapping[int, str]) -> lis
     balls = []
     for rank, activity in sorted(doing.items()):
         words = f"idle, {_waits(activity.name)}" if activity.kind == "idle" else activity.name
-        if activity.kind == "collective":
+        if activity.kind == COLLECTIVE:
             words = f"{label_of(activity)} in {activity.inside}"
         balls.append(Ball(rank, label_of(activity), f"{who[rank]}<br>{words}", kind_of(activity)))
     return balls

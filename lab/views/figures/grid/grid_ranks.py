@@ -18,7 +18,7 @@ MOST_KINDS = 8
 
 
 @dataclass(frozen=True)
-class Kind:
+class BallKind:
     """A kind of ball, as the legend has it. hollow: drawn as an outline, as idle is."""
 
     name: str
@@ -54,7 +54,7 @@ def by_value(
 
 
 def by_kind(
-    mesh: Mesh, balls: Sequence[Ball], kinds: Sequence[Kind], p: Palette, selected: int | None = None
+    mesh: Mesh, balls: Sequence[Ball], kinds: Sequence[BallKind], p: Palette, selected: int | None = None
 ) -> list[go.Scatter3d]:
     """A trace for each kind that there is; more kinds than a legend can hold are drawn in one trace."""
     if len(kinds) > MOST_KINDS:

@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
-from engine.model.units import lane_units
+from engine.model.unit_kinds import kind_of
+from engine.model.units import compute_units, lane_units
 from lab.analysis.shards import SHARDED_FROM, Area, Layout, Matrix, State, layout, local_areas
 from lab.views.figures.style.palette import Palette, Theme, figure, ink_on, palette
 from lab.views.figures.style.selected_rank import MARK
@@ -22,7 +23,7 @@ _STRIP = 0.14  # of the figure's height, for the flat buffer
 
 def shards_figure(
     job: Job,
-    unit: str = "block0",
+    unit: str | None = None,
     *,
     state: State | None = None,
     theme: Theme = "light",
@@ -30,11 +31,12 @@ def shards_figure(
 ) -> go.Figure:
     """The matrices of `unit`, coloured by tensor rank, with lines where ZeRO cuts; below, the flat buffer it cuts.
 
-    state: of what; default: what the job's ZeRO stage cuts that a learner looks for first: parameters in stage 3,
-    the optimizer's state in 1 and 2. selected: a rank whose parts are framed and filled, the others pale.
+    unit: default: the first block. state: of what; default: what the job's ZeRO stage cuts that a learner looks for
+    first: parameters in stage 3, the optimizer's state in 1 and 2. selected: a rank whose parts are framed and filled,
+    the others pale.
     Raises `JobRefused` if the job has no such unit.
     """
-    p, found = palette(theme), layout(job, unit)
+    p, found = palette(theme), layout(job, unit or first_block(job, None))
     state = state or ("params" if job.effective_zero in (0, 3) else "optimizer")
     sharded = job.effective_zero >= SHARDED_FROM[state]
     left = _places(found.matrices)
@@ -65,10 +67,9 @@ def shards_figure(
 
 
 def first_block(job: Job, rank: int | None) -> str:
-    """The first block whose parameters lie on `rank`, or on pipeline rank 0; another unit where there is no block."""
-    lane = 0 if rank is None else mesh_of(job).coordinate(rank).pp
-    units = lane_units(job, lane)
-    return next((unit for unit in units if unit.startswith("block")), units[0])
+    """The first block whose parameters lie on `rank`, None: of the model; another unit where there is no block."""
+    units = compute_units(job.model) if rank is None else lane_units(job, mesh_of(job).coordinate(rank).pp)
+    return next((unit for unit in units if kind_of(unit).block), units[0])
 
 
 def _bucket_words(found: Layout) -> str:

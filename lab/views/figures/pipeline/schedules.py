@@ -17,18 +17,14 @@ from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
 from engine.program.compile import compile_job
 from engine.program.dryrun import DryRun, Span, dry_run, in_flight
-from engine.program.program import COMPUTE, Kind, Program
+from engine.program.kinds import KINDS, Kind
+from engine.program.program import Program
+from lab.views.figures.style.kind_colour import kind_colour
 from lab.views.figures.style.palette import Palette, Theme, empty, figure, hatched, ink_on, palette
 from lab.views.figures.style.selected_rank import pointed
 from lab.wording import percent
 
-_KINDS = {
-    Kind.FORWARD: "forward",
-    Kind.RECOMPUTE: "forward again",
-    Kind.BACKWARD: "backward",
-    Kind.BACKWARD_INPUT: "backward, input part",
-    Kind.BACKWARD_WEIGHT: "backward, weight part",
-}
+_DRAWN_FIRST = (Kind.FORWARD, Kind.RECOMPUTE)
 _NARROWEST = 420  # pixels that the axis of time has at least
 _LETTERS = 62  # in a line below the figure, so that it fits a narrow page
 _HEADING = 1.35  # rows that the name of a schedule takes
@@ -149,7 +145,7 @@ def _title(every: Sequence[Ordered]) -> str:
 
 def boxes(one: Ordered) -> list[list[Span]]:
     """Runs of computations of one kind, stage and micro-batch without a gap, of all pipeline ranks."""
-    working = [span for span in one.walk.spans if span.action.kind in COMPUTE and span.end > span.start]
+    working = [span for span in one.walk.spans if span.action.kind.computes and span.end > span.start]
     working.sort(key=lambda span: (span.lane, span.position))
     found: list[list[Span]] = []
     for span in working:
@@ -179,17 +175,17 @@ def _gaps(one: Ordered) -> list[tuple[int, float, float]]:
 def _bars(every: Sequence[Ordered], tops: Sequence[float], p: Palette, theme: Theme) -> list[go.Bar]:
     """A trace for each kind of computation, and one for idle."""
     looks = _looks(p, theme)
-    columns: dict[str, list[tuple[float, float, float, str]]] = {name: [] for name in (*_KINDS.values(), "idle")}
+    columns: dict[str, list[tuple[float, float, float, str]]] = {name: [] for name in looks}
     for one, top in zip(every, tops, strict=True):
         for run in boxes(one):
             action, start, end = run[0].action, float(run[0].start), float(run[-1].end)
-            words = (
-                f"{_KINDS[action.kind]}, micro-batch {action.microbatch}, stage {action.stage}: {start:g} to {end:g}"
-            )
-            columns[_KINDS[action.kind]].append((top + run[0].lane, start, end, f"{one.name}<br>{words}"))
+            words = f"{action.kind.words}, micro-batch {action.microbatch}, stage {action.stage}: {start:g} to {end:g}"
+            columns[action.kind.words].append((top + run[0].lane, start, end, f"{one.name}<br>{words}"))
         for lane, start, end in _gaps(one):
             columns["idle"].append((top + lane, start, end, f"{one.name}<br>idle from {start:g} to {end:g}"))
-    double = "backward, input part" if columns["backward"] else ""  # of one colour: once in the legend is enough
+    double = (
+        Kind.BACKWARD_INPUT.words if columns[Kind.BACKWARD.words] else ""
+    )  # of one colour: once in the legend is enough
     return [
         go.Bar(
             orientation="h", y=[y for y, *_ in rows], base=[a for _, a, _, _ in rows], x=[b - a for _, a, b, _ in rows],
@@ -204,19 +200,19 @@ def _bars(every: Sequence[Ordered], tops: Sequence[float], p: Palette, theme: Th
 def _looks(p: Palette, theme: Theme) -> dict[str, dict[str, Any]]:
     edge = {"line": {"color": p.paper, "width": 0.5}}
     again = {"pattern": {"shape": "/", "fgcolor": p.paper, "bgcolor": p.blue, "size": 6, "solidity": 0.3}}
-    colours = {"forward": p.blue, "backward": p.orange, "backward, input part": p.orange}
-    return {
-        **{name: {"color": colour, **edge} for name, colour in colours.items()},
-        "forward again": {"color": p.blue, **edge, **again},
-        "backward, weight part": {"color": p.violet, **edge},
-        "idle": hatched(p.idle, theme),
-    }
+    looks = {kind.words: {"color": kind_colour(kind, p), **edge} for kind in _DRAWN_FIRST}
+    looks[Kind.RECOMPUTE.words] = {"color": p.blue, **edge, **again}
+    rest = (kind for kind in KINDS if kind.cost and kind not in _DRAWN_FIRST)
+    return (
+        looks
+        | {kind.words: {"color": kind_colour(kind, p), **edge} for kind in rest}
+        | {"idle": hatched(p.idle, theme)}
+    )
 
 
 def _texts(every: Sequence[Ordered], tops: Sequence[float], length: float, p: Palette) -> go.Scatter:
     """Numbers of micro-batches where they fit; a stroke for each chunk after the first."""
     x, y, text, ink = [], [], [], []
-    colours = {"forward": p.blue, "backward": p.orange, "backward, input part": p.orange, "forward again": p.blue}
     for one, top in zip(every, tops, strict=True):
         ranks = len(one.program.lanes)
         for run in boxes(one):
@@ -226,7 +222,7 @@ def _texts(every: Sequence[Ordered], tops: Sequence[float], length: float, p: Pa
                 x.append((start + end) / 2)
                 y.append(top + run[0].lane)
                 text.append(name)
-                ink.append(ink_on(colours.get(_KINDS[action.kind], p.violet)))
+                ink.append(ink_on(p.blue if action.kind is Kind.RECOMPUTE else kind_colour(action.kind, p)))
     font = {"size": 11, "color": ink}
     return go.Scatter(x=x, y=y, text=text, mode="text", textfont=font, hoverinfo="skip", showlegend=False)
 

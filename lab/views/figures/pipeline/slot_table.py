@@ -13,16 +13,13 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Protocol
 
-from engine.program.dryrun import Span, dry_run
-from engine.program.program import Action, Kind, Program
-from engine.program.schedules.text import KINDS
+from engine.program.dryrun import dry_run
+from engine.program.kinds import KINDS
+from engine.program.program import Action, Program
+from lab.views.figures.style.kind_colour import kind_colour
 from lab.views.figures.style.palette import PALETTES, Palette, ink_on
 
-LETTERS = {kind: letter for letter, kind in KINDS.items()} | {Kind.RECOMPUTE: "R"}
 IDLE = "."
-_NAMES = {"F": "forward", "B": "backward", "I": "input part of a backward", "W": "weight part of a backward",
-          "R": "recomputed forward", IDLE: "idle"}  # fmt: skip
-_COLOURS = {"F": "blue", "B": "orange", "I": "orange", "W": "violet", "R": "sky"}
 
 
 class HasProgram(Protocol):
@@ -81,7 +78,7 @@ class SlotTable:
         words = f"{self.slots} slots; {self.idle} of {total} cells idle: bubble {float(self.bubble):.1%}."
         region = "class='lab-slots' role='region' tabindex='0' aria-label='Slots of the schedule'"
         return (
-            f"<div {region}>{_STYLE}<table><caption>{words} {_legend(self.rows)}</caption>"
+            f"<div {region}>{_style()}<table><caption>{words} {_legend(self.rows)}</caption>"
             f"<thead><tr><th scope='col'>slot</th>{numbers}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
@@ -91,21 +88,17 @@ def slot_table(run: HasProgram) -> SlotTable:
     program = run.program
     walk = dry_run(program)
     rows = [[IDLE] * int(walk.makespan) for _ in program.lanes]
-    chunks = [sorted({a.stage for a in lane if a.stage is not None and a.kind in LETTERS}) for lane in program.lanes]
+    chunks = [sorted({a.stage for a in lane if a.stage is not None and a.kind.cost}) for lane in program.lanes]
     for span in walk.spans:
-        for t in _slots_of(span):
+        for t in range(int(span.start), int(span.end)):
             rows[span.lane][t] = _word(span.action, chunks[span.lane])
     return SlotTable(tuple(map(tuple, rows)))
-
-
-def _slots_of(span: Span) -> range:
-    return range(int(span.start), int(span.end)) if span.action.kind in LETTERS else range(0)
 
 
 def _word(action: Action, stages: list[int]) -> str:
     several = len(stages) > 1 and action.stage is not None
     chunk = f"c{stages.index(action.stage)}" if several and action.stage is not None else ""
-    return f"{LETTERS[action.kind]}{action.microbatch}{chunk}"
+    return f"{action.kind.letter}{action.microbatch}{chunk}"
 
 
 def _padded(rows: tuple[tuple[str, ...], ...] | list[list[str]], count: int, width: int) -> list[list[str]]:
@@ -123,19 +116,19 @@ def _cells(row: tuple[str, ...]) -> Iterator[str]:
 
 def _legend(rows: tuple[tuple[str, ...], ...]) -> str:
     seen = {word[0] for row in rows for word in row}
-    letters = [f"{letter} {name}" for letter, name in _NAMES.items() if letter in seen and letter != IDLE]
+    letters = [f"{kind.letter} {kind.words}" for kind in KINDS if kind.cost and kind.letter in seen]
     return f"{', '.join(letters)}; the number is the micro-batch; hatched is idle."
 
 
 def _rules(palette: Palette, where: str) -> str:
     hatch = f"repeating-linear-gradient(135deg,{palette.idle} 0 1px,{palette.paper} 1px 6px)"
-    fills = [(letter, getattr(palette, name)) for letter, name in _COLOURS.items()]
+    fills = [(kind.letter, kind_colour(kind, palette)) for kind in KINDS if kind.cost]
     return f"{where}.lab-slots td.idle{{background:{hatch}}}" + "".join(
         f"{where}.lab-slots td.{letter}{{background:{fill};color:{ink_on(fill)}}}" for letter, fill in fills
     )
 
 
-_STYLE = (
+_LOOK = (
     "<style>.lab-slots{overflow-x:auto;padding:2px}"
     ".lab-slots table{border-collapse:separate;border-spacing:1px;font:12px system-ui,sans-serif;margin:0}"
     ".lab-slots caption{text-align:left;font-size:13px;padding:0 0 6px;caption-side:top;color:inherit}"
@@ -147,5 +140,10 @@ _STYLE = (
     ".lab-slots table tbody th{padding-right:6px}"
     ".lab-slots table td{padding:5px 1px;border-radius:2px}"
     ".lab-slots td.idle span{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}"
-    f"{_rules(PALETTES['light'], '')}{_rules(PALETTES['dark'], 'body[data-jp-theme-light=false] ')}</style>"
 )
+
+
+def _style() -> str:
+    return (
+        f"{_LOOK}{_rules(PALETTES['light'], '')}{_rules(PALETTES['dark'], 'body[data-jp-theme-light=false] ')}</style>"
+    )

@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from engine.job.errors import Unknown
 from engine.job.mesh import Mesh
+from engine.program.kinds import ROLES, Kind, kind_of_row
 from lab.analysis.step.idle import Idle, idle_spans
 from lab.analysis.step.overlap import blocking, communicating
 from lab.analysis.step.step_ops import Mask, Numbers, StepOps, window_of
 from lab.views.figures.style.palette import Palette
-from lab.wording import AXIS_NAMES, nbytes, seconds
+from lab.wording import axis_name, axis_order, nbytes, seconds
 
 CATEGORIES = ("forward", "backward", "weight", "step", "tensor", "data", "pipeline", "idle")
 COMPUTING = 4  # of them, the first
@@ -30,7 +32,6 @@ LABELS = {
     "pipeline": "pipeline messages",
     "idle": "idle",
 }
-_CATEGORY_OF_KIND = {"forward": "forward", "recompute": "forward", "backward_weight": "weight", "step": "step"}
 _CATEGORY_OF_AXIS = {"tp": "tensor", "dp": "data", "world": "data", "pp": "pipeline", "tie": "pipeline"}
 
 COMPUTE_HEIGHT, THIN_HEIGHT = 0.52, 0.14  # of the distance between two ranks
@@ -82,7 +83,7 @@ def lay_out(ops: StepOps, mesh: Mesh) -> Lanes:
     order = sorted(ops.ranks, key=lambda r: (mesh.coordinate(r).pp, mesh.coordinate(r).dp, mesh.coordinate(r).tp))
     counted, _ = communicating(ops)
     present = set(ops.axis[counted & ~blocking(ops)])
-    return Lanes(ops, mesh, origin, end, order, tuple(a for a in ("dp", "tp", "pp", "tie") if a in present))
+    return Lanes(ops, mesh, origin, end, order, tuple(a for a in axis_order() if a in present))
 
 
 def categories(ops: StepOps) -> NDArray[np.object_]:
@@ -96,15 +97,31 @@ def category_codes(ops: StepOps, counted: Mask) -> NDArray[np.uint8]:
     """The same as places in `CATEGORIES`, `NOT_DRAWN` for none. counted: see `communicating`."""
     found = np.full(len(ops.rank), NOT_DRAWN, np.uint8)
     kinds = pc.dictionary_encode(ops.table["kind"].combine_chunks())
-    of_kind = [CATEGORIES.index(_CATEGORY_OF_KIND.get(kind, "backward")) for kind in kinds.dictionary.to_pylist()]
-    computing = ops.is_compute
-    found[computing] = np.array(of_kind, np.uint8)[kinds.indices.to_numpy()[computing]]
-    talking = np.flatnonzero(counted & ~ops.in_step)
-    axes = pc.dictionary_encode(pa.array(ops.axis[talking], pa.string()))
-    of_axis = [_CATEGORY_OF_AXIS.get(axis) for axis in axes.dictionary.to_pylist()]
-    codes = np.array([NOT_DRAWN if name is None else CATEGORIES.index(name) for name in of_axis], np.uint8)
-    found[talking] = codes[axes.indices.to_numpy()]
+    of_kind = np.array([_of_role(kind_of_row(name)) for name in kinds.dictionary.to_pylist()], np.uint8)
+    of_kind = of_kind[kinds.indices.to_numpy()]
+    computing, talking = ops.is_compute, counted & ~ops.in_step
+    by_kind = computing | (talking & (of_kind != NOT_DRAWN))
+    found[by_kind] = of_kind[by_kind]
+    by_axis = np.flatnonzero(talking & ~by_kind)
+    axes = pc.dictionary_encode(pa.array(ops.axis[by_axis], pa.string()))
+    codes = np.array([CATEGORIES.index(_of_axis(axis)) for axis in axes.dictionary.to_pylist()], np.uint8)
+    found[by_axis] = codes[axes.indices.to_numpy()]
     return found
+
+
+def _of_role(kind: Kind | None) -> int:
+    """The place of a kind's own category; `NOT_DRAWN` for one that has that of its axis."""
+    if kind is None or not kind.role:
+        return NOT_DRAWN
+    if kind.role not in ROLES:
+        raise Unknown("role of an action kind", kind.role, ROLES)
+    return CATEGORIES.index(kind.role)
+
+
+def _of_axis(axis: str) -> str:
+    if axis not in _CATEGORY_OF_AXIS:
+        raise Unknown("axis", axis, _CATEGORY_OF_AXIS)
+    return _CATEGORY_OF_AXIS[axis]
 
 
 def drawn(ops: StepOps) -> tuple[Numbers, Numbers, NDArray[np.uint8]]:
@@ -174,7 +191,7 @@ def communication_words(ops: StepOps, i: int) -> tuple[str, str]:
     who = ", ".join(map(str, ops.peers[i][:8])) + (", …" if len(ops.peers[i]) > 8 else "")
     return (
         f"{nbytes(int(ops.logical[i]))} by the algorithm, {nbytes(int(ops.wire[i]))} on the wire",
-        f"{AXIS_NAMES.get(str(ops.axis[i]), '')} axis, ranks {who}",
+        f"{axis_name(str(ops.axis[i]))} axis, ranks {who}",
     )
 
 

@@ -14,7 +14,7 @@ from lab.views.figures.style.clock import time_axis
 from lab.views.figures.style.palette import Palette, Theme, empty, figure, hatched, ink_on, palette
 from lab.views.figures.timeline.lanes import CATEGORIES, LABELS, Boxes, Lanes, boxes, labels, lay_out
 from lab.views.figures.timeline.raster import raster_traces
-from lab.wording import AXIS_NAMES, percent
+from lab.wording import axis_name, percent
 
 MOST_BOXES = 4000
 """Above this many boxes a browser gets slow to zoom, so the timeline is drawn as a raster instead."""
@@ -99,7 +99,7 @@ def _rank_axis(lanes: Lanes) -> dict[str, object]:
         names = [str(r) for r in lanes.order]
     else:
         for axis in lanes.axes:
-            names += [f"<span style='font-size:9px'>{AXIS_NAMES[axis]}</span>"] * len(lanes.order)
+            names += [f"<span style='font-size:9px'>{axis_name(axis)}</span>"] * len(lanes.order)
             places += [row + lanes.thin_y(axis) for row in range(len(lanes.order))]
     bottom = len(lanes.order) - 1 + (lanes.thin_y(lanes.axes[-1]) if lanes.axes else 0) + 0.3
     return {

@@ -1,0 +1,55 @@
+"""What a family gives no closed form for, found by executing its units on meta tensors: exact, for a little time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from engine.job.job import Job
+from engine.model.params import unit_size
+from engine.model.unit_kinds import kind_of
+from engine.model.units import compute_units, needs
+from engine.prediction.rehearsal.template_cache import unit_templates
+from engine.prediction.rehearsal.templates import Templates
+from engine.program.compile import compile_job
+from engine.program.kinds import Kind
+
+BACKEND = "gloo"  # whose wire bytes are of no interest here
+
+
+def parameters(job: Job) -> int:
+    units = dict.fromkeys(owner for unit in compute_units(job.model) for owner in needs(job.model, unit))
+    return sum(unit_size(job.model, 1, unit) for unit in units)
+
+
+def activation_bytes(job: Job, unit: str) -> int:
+    from engine.prediction.rehearsal.meta_templates import saved_bytes  # torch, seconds to import
+
+    return saved_bytes(job)[kind_of(unit).name]
+
+
+def held_for_weight_bytes(job: Job, unit: str) -> int:
+    from engine.prediction.rehearsal.meta_templates import left_bytes
+
+    return left_bytes(job).get(kind_of(unit).name, 0)  # a source's backward is not split
+
+
+def model_flops(job: Job) -> int:
+    plain = replace(job, plan=replace(job.plan, tp=1, recompute="none", sequence_parallel=False))
+    found = unit_templates(plain, BACKEND)
+    kinds = [kind_of(unit).name for unit in compute_units(job.model)]
+    one = sum(found[kind.name, name][0].flops for name in kinds for kind in (Kind.FORWARD, Kind.BACKWARD))
+    return one * job.plan.microbatches * job.plan.dp
+
+
+def tensor_bytes(job: Job, lane: int) -> dict[tuple[str, str], int]:
+    """Logical bytes of the collectives inside layers, by (axis, operation), in the compiled program of a lane."""
+    total: Counter[tuple[str, str]] = Counter()
+    actions = [a for a in compile_job(job).lanes[lane] if a.kind.acts_on == "unit"]
+    known: Templates = {}
+    for split in {a.kind is Kind.BACKWARD_INPUT for a in actions}:
+        known = unit_templates(job, BACKEND, split=split) | known
+    for a in actions:
+        for piece in known[a.kind.name, kind_of(a.unit).name][1:]:
+            total[piece.group, piece.op] += piece.logical_bytes
+    return dict(total)
