@@ -129,26 +129,30 @@ def drawn(rng: random.Random) -> tuple[Cluster, Job]:
     shape = rng.choice([shape for shape in found if shape.schedule == schedule])
     many = variants(Space(job), shape)
     plan = job_of(Space(job), shape, many, rng.randrange(len(many)))
-    return (cluster, plan) if plan.plan.microbatches * plan.model.layers <= 800 else drawn(rng)
+    return (cluster, plan) if plan.plan.microbatches * plan.model.layers <= 600 else drawn(rng)
 
 
-def test_two_hundred_random_plans_take_what_their_replays_take(capsys: pytest.CaptureFixture[str]) -> None:
+SEED = int(os.environ.get("SHARDLAB_SEED", secrets.randbelow(10**6)))
+
+
+@pytest.mark.parametrize("quarter", range(4))
+def test_two_hundred_random_plans_take_what_their_replays_take(
+    quarter: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Within 5 %; a fresh seed each time, which SHARDLAB_SEED repeats."""
-    seed = int(os.environ.get("SHARDLAB_SEED", secrets.randbelow(10**6)))
-    rng = random.Random(seed)
+    rng = random.Random(f"{SEED}, {quarter}")
     apart: dict[float, str] = {}
-    for _ in range(200):
+    for _ in range(50):
         cluster, job = drawn(rng)
         seconds = simulate(job, cluster).metrics["seconds"][0].as_py()
         parts = estimate(job, cluster)
-        assert min(parts.values()) >= -1e-6 * seconds, (seed, cluster.name, job.plan, parts)
+        assert min(parts.values()) >= -1e-6 * seconds, (SEED, cluster.name, job.plan, parts)
         apart[sum(parts.values()) / seconds - 1] = f"{job.plan} of {job.model} on {cluster.name}"
     worst = max(apart, key=abs)
+    mean = np.mean(np.abs(list(apart)))
     with capsys.disabled():
-        print(
-            f"\nseed {seed}: off by {np.mean(np.abs(list(apart))):.2%} on average, at most {worst:+.2%}: {apart[worst]}"
-        )
-    assert abs(worst) < 0.05, (seed, apart[worst])
+        print(f"\nseed {SEED}: off by {mean:.2%} on average, at most {worst:+.2%}: {apart[worst]}")
+    assert abs(worst) < 0.05, (SEED, apart[worst])
 
 
 def test_equal_stages_and_free_messages_give_the_published_bubble() -> None:
