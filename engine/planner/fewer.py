@@ -7,7 +7,7 @@ from __future__ import annotations
 from engine.planner.estimate.estimate import Estimator
 from engine.planner.plans import Legal, Shape, divisors, pipelines, variants
 
-MOST_GRIDS = 24
+MOST_GRIDS = 16
 """Grids of ranks that are looked at; those with the least work for each rank come first."""
 
 

@@ -163,7 +163,9 @@ def _with_idle(seconds: float, estimator: Estimator, gpus: int, limit: int) -> l
     for ranks, legal in fewer_ranks(estimator, gpus, estimator.places.world, seconds).items():
         smaller = Estimator(estimator.space, estimator.cluster, ranks, (), estimator.kept)
         smaller.units = estimator.units  # what has been executed holds for any number of ranks
-        table, _ = fitting(smaller, legal, limit)
+        bounds = [smaller.bound(shape, many) < seconds for shape, many in legal]
+        hopeful = [(shape, many.where(may)) for (shape, many), may in zip(legal, bounds, strict=True) if may.any()]
+        table, _ = fitting(smaller, hopeful, limit)
         found += [_Place(table, i) for i in table.best(KEPT, below=seconds, effort=EFFORT // 10)]
         seconds = min([seconds, *(place.seconds for place in found)])
     return found
