@@ -22,9 +22,11 @@ from engine.planner.plans import Shape, Space, job_of, shapes, split, variants
 from engine.prediction.formulas import bubble_formula
 from engine.prediction.peak_memory import predicted_memory
 from engine.prediction.published_models import preset
-from engine.prediction.rehearsal.template_cache import step_template, unit_templates
+from engine.prediction.rehearsal.template_cache import alone_templates, unit_templates
 from engine.prediction.replay.op_seconds import COSTS
 from engine.prediction.simulate import simulate
+from engine.program.kinds import Kind
+from engine.program.program import Action
 
 A100 = load_cluster("a100-dgx")
 
@@ -70,11 +72,14 @@ def test_recomputing_a_block_costs_what_its_forward_does() -> None:
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_the_optimizer_step_of_small_models_foretells_that_of_large_ones(zero: int) -> None:
     job = Job.from_options(preset("llama2-7b").job, dp=8, tp=2, pp=4, zero=zero, microbatches=16)
-    buckets = lane_buckets(job, 1)
-    elements = (np.array([sum(of(b) for b in buckets)], float) for of in (lambda b: b.shard, lambda b: b.padded))
-    found = step_costs(job, zero, "nccl").columns(*elements, len(buckets))[:, 0]
-    own = step_template(job, 1, "nccl")[0]
-    assert found == pytest.approx([getattr(own, name) for name in COSTS], rel=0.01)
+    buckets = {b.name: b for b in lane_buckets(job, 1)}
+    actions = [Action(Kind.NORM), *(Action(Kind.UPDATE, name) for name in buckets)]
+    costs = step_costs(job, zero, "nccl")
+    for a, (own, *_) in alone_templates(job, 1, actions, "nccl").items():
+        mine = [buckets[a.unit]] if a.unit else list(buckets.values())
+        elements = (np.array([sum(of(b) for b in mine)], float) for of in (lambda b: b.shard, lambda b: b.padded))
+        found = costs[a.kind].columns(*elements, len(mine))[:, 0]
+        assert found == pytest.approx([getattr(own, name) for name in COSTS], rel=0.01), a
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("example-12-layer", 16), ("llama2-7b", 64)])

@@ -33,7 +33,9 @@ KNOWN = (
     Kind.REDUCE,
     Kind.RELEASE,
     Kind.WAIT,
-    Kind.STEP,
+    Kind.NORM,
+    Kind.UPDATE,
+    Kind.END,
 )
 HOST = len(UNITS) * len(WORKS)
 """Place of the host's time for one row among what work is made of; before it come [UNITS, WORKS]."""
@@ -64,14 +66,18 @@ class Message(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The optimizer step of a lane, its collectives aside. buckets: what each of them holds, as in `Collective`."""
+    """Of the optimizer step of a lane its gradient norm, collectives aside, or one update.
+
+    buckets: what each bucket that it works on holds, as in `Collective`.
+    """
 
     lane: int
+    kind: Kind
     buckets: tuple[Counts, ...]
 
 
 class Scalars(NamedTuple):
-    """Two doubles summed over an axis, by the step."""
+    """Two doubles summed over an axis, by the gradient norm."""
 
     lane: int
     axis: str
@@ -243,8 +249,13 @@ class _Outliner:
         return True
 
     def _does(self, z: int, lane: _Lane, i: int, a: Action) -> bool:
-        if a.kind is Kind.STEP:
-            return self._step(z, lane)
+        if a.kind is Kind.NORM:
+            return self._norm(z, lane)
+        if a.kind is Kind.UPDATE:
+            self._flush(z)
+            self.events.append(Does(z, self._price(Step(z, a.kind, (self.holds[z][a.unit],)))))
+            lane.pending[HOST] += 1
+            return True
         if a.kind in WORKS:
             for place, n in enumerate(self._counts(a)):
                 lane.pending[place] += n
@@ -254,7 +265,7 @@ class _Outliner:
         elif a.kind in (Kind.GATHER, Kind.REDUCE):
             lane.meeting[i] = self._collective(z, a)
             lane.pending[HOST] += 1
-        elif a.kind not in (Kind.RELEASE, Kind.WAIT):  # these take no time themselves
+        elif a.kind not in (Kind.RELEASE, Kind.WAIT, Kind.END):  # these take no time themselves
             raise Unknown("kind of action of the planner", a.kind.name, [kind.name for kind in KNOWN])
         return True
 
@@ -309,13 +320,13 @@ class _Outliner:
             return self._arrive(z, ("tie", a.unit), len(ends), "tie", price._replace(lane=ends[0]))
         return self._arrive(z, (z, a.axis, self.arrivals), 1, (z, a.axis), price, a.axis == "dp")
 
-    def _step(self, z: int, lane: _Lane) -> bool:
-        """The update, and the sums of its scalars over one axis after the other; True once it is over."""
+    def _norm(self, z: int, lane: _Lane) -> bool:
+        """The gradient norm, and its sums over one axis after the other; True once they are over."""
         plan = self.job.plan
         name = ("pp scalars", z)
         if name not in self.numbers:
             self._flush(z)
-            self.events.append(Does(z, self._price(Step(z, tuple(self.holds[z].values())))))
+            self.events.append(Does(z, self._price(Step(z, Kind.NORM, tuple(self.holds[z].values())))))
             self.numbers[name] = -1
             if plan.tp > 1:
                 self._alone(z, "tp")

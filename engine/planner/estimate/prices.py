@@ -68,7 +68,7 @@ class Prices:
         self.sizes_of_batch = np.array(divisors(space.job.training.batch), np.float64)
         self._meshes: dict[tuple[int, int, int], MeshPlaces] = {}
         self._tables: dict[tuple[int, int, int, bool], Floats] = {}
-        self._steps: dict[int, StepCosts] = {}
+        self._steps: dict[int, dict[Kind, StepCosts]] = {}
         self._sizes: dict[int, Sizes] = {}
 
     def unit_sizes(self, tp: int) -> Sizes:
@@ -174,7 +174,7 @@ class Prices:
             if zero not in self._steps:
                 self._steps[zero] = step_costs(self.job, zero, self.cluster.backend, self.kept)
             mine = many.zero == zero
-            columns = self._steps[zero].columns(shard[mine], whole[mine], len(price.buckets))
+            columns = self._steps[zero][price.kind].columns(shard[mine], whole[mine], len(price.buckets))
             for c, devices in enumerate(block.mesh.devices[:, price.lane].tolist()):
                 out[c, mine] = self._compute(devices, columns)
         return out

@@ -19,10 +19,11 @@ from engine.cluster.collectives import full_bytes
 from engine.job.job import Job, Model, Plan, Recompute, Training
 from engine.model.buckets import lane_buckets
 from engine.planner.estimate.outline import UNITS
-from engine.prediction.rehearsal.template_cache import step_template, unit_templates
+from engine.prediction.rehearsal.template_cache import alone_templates, unit_templates
 from engine.prediction.rehearsal.templates import Template
 from engine.prediction.replay.op_seconds import COSTS
 from engine.program.kinds import Kind
+from engine.program.program import Action
 
 Floats = NDArray[np.float64]
 Inside = tuple[tuple[str, int], ...]
@@ -87,7 +88,7 @@ assert UNITS == ("embedding", "block", "head")  # the unit kinds that templates 
 
 @dataclass(frozen=True, eq=False)
 class StepCosts:
-    """The optimizer step of one ZeRO stage. per: touched bytes per element of shards, of whole buckets, and constant.
+    """The norm or an update of one ZeRO stage. per: touched bytes per element of shards, of whole buckets, and constant.
 
     operators: per bucket, and constant. Nothing in it multiplies matrices.
     """
@@ -104,20 +105,27 @@ class StepCosts:
         return np.stack([costs.get(name, np.zeros(len(shard))) for name in COSTS])
 
 
-def step_costs(job: Job, zero: int, backend: str, kept: Path | None = None) -> StepCosts:
-    """Found by executing the steps of small models: it only matters how many elements and buckets there are."""
-    rows, touched, operators = [], [], []
+def step_costs(job: Job, zero: int, backend: str, kept: Path | None = None) -> dict[Kind, StepCosts]:
+    """Of the gradient norm and of an update, found by executing those of small models.
+
+    It only matters how many elements and buckets there are.
+    """
+    rows: dict[Kind, list[tuple[int, ...]]] = {Kind.NORM: [], Kind.UPDATE: []}
     for layers, dp in ((1, 2), (3, 2), (3, 4)):
         model = Model(layers=layers, hidden=64, heads=1, seq=16, vocab=256)
         plan = Plan(dp=dp, zero=zero, microbatches=1)
         training = Training(batch=dp, precision=job.training.precision, clip=job.training.clip)
         small = Job(model=model, plan=plan, training=training)
-        buckets = lane_buckets(small, 0)
-        piece = step_template(small, 0, backend, kept)[0]
-        rows.append((sum(b.shard for b in buckets), sum(b.padded for b in buckets), 1, len(buckets)))
-        touched.append(piece.touched_bytes)
-        operators.append(piece.operators)
-    table = np.array(rows, np.float64)
-    per = np.linalg.lstsq(table[:, :3], np.array(touched, np.float64), rcond=None)[0]
-    each = np.linalg.lstsq(table[:, [3, 2]], np.array(operators, np.float64), rcond=None)[0]
-    return StepCosts(np.asarray(per, np.float64), np.asarray(each, np.float64))
+        buckets = {b.name: b for b in lane_buckets(small, 0)}
+        actions = [Action(Kind.NORM), *(Action(Kind.UPDATE, name) for name in buckets)]
+        for a, (piece, *_) in alone_templates(small, 0, actions, backend, kept).items():
+            mine = [buckets[a.unit]] if a.unit else list(buckets.values())
+            shard, whole = sum(b.shard for b in mine), sum(b.padded for b in mine)
+            rows[a.kind].append((shard, whole, 1, len(mine), piece.touched_bytes, piece.operators))
+    found = {}
+    for kind, measured in rows.items():
+        table = np.array(measured, np.float64)
+        per = np.linalg.lstsq(table[:, :3], table[:, 4], rcond=None)[0]
+        each = np.linalg.lstsq(table[:, [3, 2]], table[:, 5], rcond=None)[0]
+        found[kind] = StepCosts(np.asarray(per, np.float64), np.asarray(each, np.float64))
+    return found
