@@ -128,7 +128,8 @@ class Estimator(Prices):
     def _ends(self, alike: Alike, blocks: Sequence[Block], busy: Floats) -> Floats:
         """[4, plans]: seconds of a step, without messages, without any other communication, and without its update.
 
-        busy: seconds that the busiest rank has to do in all, by which no round can be shorter.
+        busy: seconds that the busiest rank has to do in all, by which no round can be shorter. Nor can a step be
+        shorter than with less to pay for.
         """
         ends = [self._walk(self._outline(alike, m, blocks), blocks) for m in alike.walked]
         if len(ends) == 1:
@@ -136,7 +137,8 @@ class Estimator(Prices):
         few, more = alike.walked
         m = np.concatenate([block.many.microbatches for block in blocks])
         a_round = np.maximum(ends[1] - ends[0], busy * (more - few) / m)
-        return np.asarray(ends[1] + (m - more) / (more - few) * a_round)
+        found = ends[1] + (m - more) / (more - few) * a_round
+        return np.asarray(np.maximum.accumulate(found[::-1], axis=0)[::-1])
 
     def _walk(self, events: Outline, blocks: Sequence[Block]) -> Floats:
         costs = [self.of(events, block) for block in blocks]

@@ -208,7 +208,7 @@ def _counted(
     begins = (after == PARTS.index(Kind.BACKWARD)) | (after == PARTS.index(Kind.BACKWARD_INPUT))
     marks = np.stack([begins, kinds == PARTS.index(Kind.BACKWARD_INPUT)], axis=1)
     found = np.concatenate([held_now, marks], axis=1)[falls]
-    return found[numbered(found)[1]]
+    return np.asarray(found[numbered(found)[1]])
 
 
 @lru_cache(maxsize=256)

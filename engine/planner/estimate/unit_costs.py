@@ -88,7 +88,7 @@ assert UNITS == ("embedding", "block", "head")  # the unit kinds that templates 
 
 @dataclass(frozen=True, eq=False)
 class StepCosts:
-    """The norm or an update of one ZeRO stage. per: touched bytes per element of shards, of whole buckets, and constant.
+    """The norm or an update of a ZeRO stage. per: touched bytes per element of shards, of whole buckets, and constant.
 
     operators: per bucket, and constant. Nothing in it multiplies matrices.
     """
