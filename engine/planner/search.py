@@ -21,10 +21,12 @@ from engine.cluster.roofline import peak_flops
 from engine.job.job import Job
 from engine.planner.estimate.estimate import PARTS, Estimator
 from engine.planner.estimate.memory import CATEGORIES
+from engine.planner.explain import sentences
 from engine.planner.fewer import fewer_ranks
 from engine.planner.plans import Legal, Space, shapes, variants
 from engine.planner.refusals import check_gpus, check_model, reserve_of, why_empty, why_unfit
-from engine.planner.table import EFFORT, Dropped, PlanTable, fitting
+from engine.planner.result import Candidate, Search
+from engine.planner.table import EFFORT, PlanTable, fitting
 from engine.prediction.formulas import model_flops
 from engine.prediction.peak_memory import predicted_memory
 from engine.prediction.published_models import Preset, preset
@@ -32,65 +34,6 @@ from engine.prediction.simulate import simulate
 
 KEPT = 20
 """Plans that a search hands back as jobs at most, best first."""
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A plan that fits. memory: bytes by category on the pipeline rank that holds most. components: seconds by PARTS of
-    the estimate. refined: whether `seconds` is the replay's, and `bytes` the exact peak of
-    `engine.prediction.peak_memory`. idle_gpus: of those that were asked for, how many it does not use; `mfu` is of
-    those that it does."""
-
-    job: Job
-    seconds: float
-    mfu: float
-    tokens_per_second: float
-    memory: dict[str, int]
-    bytes: int
-    components: dict[str, float]
-    refined: bool = False
-    idle_gpus: int = 0
-
-    @property
-    def estimate(self) -> float:
-        """Seconds before any replay."""
-        return sum(self.components.values())
-
-    @property
-    def bubble(self) -> float:
-        """Part of the step that the busiest pipeline rank idles because of the schedule or unequal stages."""
-        return self.components["bubble"] / self.estimate
-
-
-@dataclass(frozen=True, eq=False)
-class Search:
-    """What a search found.
-
-    ranked: the best plans that fit, those replayed before the others, each fastest first. nearest: by knob, the plan
-    that differs from the winner in it and as little as possible else; it uses as many GPUs as any plan can. legal,
-    fitting: how many plans of so many GPUs there were. limit_bytes: memory of a device, less the reserve. terms: the
-    convention in which model state is counted. estimated: of how many of those that fit the step was estimated; all
-    others take longer by a bound, but for `unsure` of them, whose bound is below the fastest estimate. idle_gpus: of
-    the winner. full: where that leaves GPUs idle, the fastest plan that uses as many as any can.
-    """
-
-    ranked: tuple[Candidate, ...]
-    nearest: dict[str, Candidate]
-    dropped: tuple[Dropped, ...]
-    legal: int
-    fitting: int
-    gpus: int
-    idle_gpus: int
-    limit_bytes: int
-    terms: str
-    sentences: tuple[str, ...] = ()
-    estimated: int = 0
-    unsure: int = 0
-    full: Candidate | None = None
-
-    @property
-    def winner(self) -> Candidate:
-        return self.ranked[0]
 
 
 def search(
@@ -114,8 +57,6 @@ def search(
     Raises `JobRefused` in one sentence: an option that is wrong, no legal plan, a cluster too small, or a model that
     fits nowhere.
     """
-    from engine.planner.explain import sentences
-
     space = Space.of(_job(preset_or_job), fixed or {})
     check_gpus(cluster, gpus)
     check_model(space)

@@ -62,7 +62,7 @@ class UnitCosts:
             return ()
         t = max(self._splits(scatter))
         template = self._templates(t, 1, scatter, recompute, kind in SPLIT)[kind, unit]
-        return tuple((p.op, int(full_bytes(p.op, t, p.logical_bytes))) for p in template[1:])
+        return tuple((p.op, int(full_bytes(p.op, t, p.cost.logical_bytes))) for p in template[1:])
 
     def _splits(self, scatter: bool) -> list[int]:
         """The tensor degrees above 1 that can be executed: under sequence parallelism they divide the sequence."""
@@ -70,7 +70,7 @@ class UnitCosts:
 
     def _executed(self, tp: int, b: int, scatter: bool, recompute: Recompute, kind: str, unit: str) -> Floats:
         piece = self._templates(tp, b, scatter, recompute, kind in SPLIT)[kind, unit][0]
-        return np.array([getattr(piece, name) for name in COSTS], np.float64)
+        return np.array([getattr(piece.cost, name) for name in COSTS], np.float64)
 
     def _templates(
         self, tp: int, b: int, scatter: bool, recompute: Recompute, split: bool
@@ -121,7 +121,7 @@ def step_costs(job: Job, zero: int, backend: str, kept: Path | None = None) -> d
         for a, (piece, *_) in alone_templates(small, 0, actions, backend, kept).items():
             mine = [buckets[a.unit]] if a.unit else list(buckets.values())
             shard, whole = sum(b.shard for b in mine), sum(b.padded for b in mine)
-            rows[a.kind].append((shard, whole, 1, len(mine), piece.touched_bytes, piece.operators))
+            rows[a.kind].append((shard, whole, 1, len(mine), piece.cost.touched_bytes, piece.cost.operators))
     found = {}
     for kind, measured in rows.items():
         table = np.array(measured, np.float64)
