@@ -59,12 +59,19 @@ def _candidate(one: Candidate) -> dict[str, Any]:
     return _plan(one.job) | {
         "seconds": one.seconds, "mfu": one.mfu, "tokens_per_second": one.tokens_per_second, "bytes": one.bytes,
         "memory": one.memory, "components": one.components, "bubble": one.bubble, "replayed": one.refined,
+        "idle_gpus": one.idle_gpus,
     }  # fmt: skip
 
 
 def _plan(job: Job) -> dict[str, Any]:
     names = ("dp", "tp", "pp", "schedule", "chunks", "zero", "microbatches", "sequence_parallel", "recompute")
     return {name: getattr(job.plan, name) for name in names} | {"microbatch_size": job.microbatch_size}
+
+
+def _schedule(one: Candidate) -> str:
+    """With its model chunks a rank, if there are several; without a pipeline there is none."""
+    plan = one.job.plan
+    return "" if plan.pp == 1 else plan.schedule + (f" ×{plan.chunks}" if plan.chunks > 1 else "")
 
 
 def print_search(found: Search, console: Console, top: int) -> None:
@@ -75,14 +82,15 @@ def print_search(found: Search, console: Console, top: int) -> None:
     from lab.wording import parameter_count, percent, seconds
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("", "dp·tp·pp", "v", "ZeRO", "b", "m", "SP", "redo", "step", "MFU", "GB", "idle, est.", ""):
-        table.add_column(heading, justify="left" if heading in ("dp·tp·pp", "redo", "") else "right")
+    for heading in ("", "dp·tp·pp", "schedule", "ZeRO", "b", "m", "SP", "redo", "step", "MFU", "GB", "idle, est.", ""):
+        table.add_column(heading, justify="left" if heading in ("dp·tp·pp", "schedule", "redo", "") else "right")
     for rank, one in enumerate(found.ranked[:top], 1):
         job, p = one.job, one.job.plan
         table.add_row(
-            str(rank), f"{p.dp}·{p.tp}·{p.pp}", str(p.chunks), str(p.zero), str(job.microbatch_size),
+            str(rank), f"{p.dp}·{p.tp}·{p.pp}", _schedule(one), str(p.zero), str(job.microbatch_size),
             str(p.microbatches), "on" if job.scatters_sequence else "off", p.recompute, seconds(one.seconds),
-            percent(one.mfu), f"{one.bytes / 1e9:.1f}", percent(one.bubble), "replayed" if one.refined else "estimated",
+            percent(one.mfu), f"{one.bytes / 1e9:.1f}", percent(one.bubble),
+            ("replayed" if one.refined else "estimated") + (f", {one.idle_gpus} GPUs idle" if one.idle_gpus else ""),
         )  # fmt: skip
     model = found.winner.job.model
     size = f"{parameter_count(parameters(found.winner.job))} ({model.layers} layers, hidden {model.hidden})"
