@@ -10,7 +10,7 @@ import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 
-from engine.job.errors import JobRefused
+from engine.job.errors import UserError
 from engine.prediction.published_models import PRESETS
 from lab.cli.commands import (
     cancel as launch_commands,
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
         status: int = args.command(args)
         sys.stdout.flush()
         return status
-    except (JobRefused, RunNotFound) as error:
+    except (UserError, RunNotFound) as error:
         return say("refused", str(error), REFUSED, as_json=as_json)
     except StoreError as error:
         return say("failed", str(error), FAILED, as_json=as_json)
@@ -149,9 +149,13 @@ def _to_open(command: Command) -> None:
 
 
 def _dashboard(args: Namespace) -> int:
-    from dashboard.server.serve import dashboard  # it stands on this package, and loads Streamlit
+    """What the package that stands on this one has declared as this command."""
+    from importlib.metadata import entry_points
 
-    return dashboard(args)
+    for declared in entry_points(group="shardlab.commands", name="dashboard"):
+        status: int = declared.load()(args)
+        return status
+    raise UserError("the dashboard is not installed: install Shardlab again, `pip install -e .` in its folder.")
 
 
 def _options_of_run(parser: Parser) -> None:

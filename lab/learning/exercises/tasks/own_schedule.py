@@ -130,11 +130,12 @@ def _score(name: str, program: Program) -> dict[str, Any]:
 
 def _judged(rows: list[dict[str, Any]], text: str) -> Passed:
     """Runs it, and holds it against both targets."""
-    import lab
+    from engine.job.job import Job
     from engine.processes.launch import RunFailed
+    from lab.running.execute import run_job
 
     try:
-        run = lab.run(**OPTIONS, schedule=text)
+        run = run_job(Job.from_options(**OPTIONS), by_hand=text)
     except (RunFailed, ValueError) as error:
         raise Wrong(f"The schedule is sound, but the run did not end well: {error}", score=rows) from None
     peaks = [rank["activations_peak"] for rank in run.summary["memory"]["per_rank"]]
