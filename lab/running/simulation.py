@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.job import rules
-from engine.job.errors import JobRefused
+from engine.job.errors import JobRefused, Unknown
 from engine.job.job import Hardware, Job
 from engine.job.schedules import SCHEDULES
 from lab.store.clusters import check_on, default_cluster, find_cluster
@@ -225,6 +225,8 @@ def replay_of(
     check_on(job, cluster)
     try:
         found = replay(recording, job, cluster)
+    except Unknown:
+        raise
     except ValueError as error:
         raise JobRefused(f"run {run_id} cannot be replayed: {error}") from error
     return _run(job, program, found, cluster, store, began)
