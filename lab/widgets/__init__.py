@@ -1,4 +1,8 @@
-"""What a learner touches in a notebook: views, the explorer, questions. `lab.view`, `lab.explore` and kin make them."""
+"""What a learner touches in a notebook: views, the explorer, questions. `lab.view`, `lab.explore` and kin make them.
+
+It may import every room of the lab but the command line. Start with the functions below, then `views/linked.py` and
+`explorer/explorer.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A run for other tools: Perfetto, Holistic Trace Analysis, spreadsheets and data frames. One file a format.
 
-Importing this is quick; what a format needs is loaded when it is first written.
+Importing this is quick; what a format needs is loaded when it is first written. It may import `store`, `analysis` and
+the engine. Start with `export` below, then `tracks.py` and `perfetto.py`.
 """
 
 from __future__ import annotations
