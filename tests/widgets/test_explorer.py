@@ -92,7 +92,7 @@ def test_options_of_a_job_that_are_no_knobs_are_not_for_the_page_to_turn(
 )
 def test_messages_that_make_no_sense_change_nothing(explorer: Explorer, message: object) -> None:
     before = explorer.job
-    explorer._hear(message)
+    explorer._on_message(message)
     assert explorer.job == before
 
 

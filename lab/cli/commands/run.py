@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.job.errors import JobRefused
+from engine.job.errors import JobRefused, UserError
 from engine.job.job import Job
-from lab.cli.open_runs import looking_at
+from lab.cli.open_runs import opened_runs
 from lab.cli.options import given, job_of, number, whole_number
 from lab.facade import Run
 from lab.facade import runs as all_runs
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
 
-def say(status: str, message: str, code: int, *, as_json: bool, run_id: str | None = None) -> int:
+def report_failure(status: str, message: str, code: int, *, as_json: bool, run_id: str | None = None) -> int:
     """The bad news: words on stderr and, if asked for, one object on stdout. Returns the exit status."""
     print(f"lab: {message}", file=sys.stderr)
     if as_json:
@@ -67,12 +67,12 @@ def _execute(wished: CheckedJob, *, as_json: bool) -> tuple[Run | None, int]:
     except RunFailed as error:
         log = Store().folder(display.run_id or "") / "log.txt"
         words = f"run {display.run_id} failed: {error}\nWhat its processes printed is in {log}"
-        return None, say("failed", words, FAILED, as_json=as_json, run_id=display.run_id)
+        return None, report_failure("failed", words, FAILED, as_json=as_json, run_id=display.run_id)
     except KeyboardInterrupt:
         if display.run_id is None:
             raise
         words = f"run {display.run_id} was stopped; what it did so far is kept."
-        return None, say("stopped", words, INTERRUPTED, as_json=as_json, run_id=display.run_id)
+        return None, report_failure("stopped", words, INTERRUPTED, as_json=as_json, run_id=display.run_id)
     return run, FAILED if run.summary["parity"]["passed"] is False else OK
 
 
@@ -80,10 +80,10 @@ def _execute(wished: CheckedJob, *, as_json: bool) -> tuple[Run | None, int]:
 def from_file(args: Namespace) -> Iterator[Program | str | None]:
     """The program, or the text of a schedule, in a file that an option names, for the block to check.
 
-    Raises `JobRefused`, which names the file, for what cannot be read and for what the block cannot run.
+    Raises `UserError`, which names the file, for what cannot be read and for what the block cannot run.
     """
     if args.program and args.schedule_file:
-        raise JobRefused("--program and --schedule-file both say what to run: leave one of the two out.")
+        raise UserError("--program and --schedule-file both say what to run: leave one of the two out.")
     kind, name = ("schedule", args.schedule_file) if args.schedule_file else ("program", args.program)
     if not name:
         yield None
@@ -96,9 +96,9 @@ def from_file(args: Namespace) -> Iterator[Program | str | None]:
     except JobRefused:
         raise
     except OSError as error:
-        raise JobRefused(f"the {kind} file {name} cannot be read: {error.strerror}.") from error
+        raise UserError(f"the {kind} file {name} cannot be read: {error.strerror}.") from error
     except ValueError as error:
-        raise JobRefused(f"the {kind} file {name} cannot be run: {error}") from error
+        raise UserError(f"the {kind} file {name} cannot be run: {error}") from error
 
 
 def demo(args: Namespace) -> int:
@@ -122,7 +122,7 @@ def demo(args: Namespace) -> int:
 
 
 def report(args: Namespace) -> int:
-    with looking_at(args.run) as (run,):
+    with opened_runs(args.run) as (run,):
         path = str(_write_report(run, args.output, args.cluster))
     print(json.dumps({"run": run.id, "report": path}) if args.json else path)
     return OK
@@ -162,7 +162,7 @@ def print_run(run: Run, as_json: bool, cluster: str | None = None) -> None:
 
 
 def show(args: Namespace) -> int:
-    with looking_at(args.run) as (run,):
+    with opened_runs(args.run) as (run,):
         print_run(run, args.json, args.cluster)
     return OK
 
