@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PROCESS_BYTES = 16_000_000
 """Memory of a rank's process that it shares with no other and the ledger does not count: measured (psutil's uss, torch
-2.13, Linux) 9 to 13 MB when connected and 14 to 16 MB in training. torch itself is shared by all, from the nursery."""
+2.13, Linux) 9 to 13 MB when connected and 14 to 16 MB in training. torch itself is shared by all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +120,10 @@ def execute(
 
 def _load() -> None:
     """Imports what the run will need, while torch loads in the process that will fork the ranks."""
+    from engine.execution.session import PRELOAD
     from engine.processes.launch import warm
 
-    warm()
+    warm(PRELOAD)
     import engine.recording.parquet  # noqa: F401
     import lab.analysis
     import lab.store.summary  # noqa: F401

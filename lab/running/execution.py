@@ -122,7 +122,7 @@ class Execution:
 
     def _launch(self, cancel: threading.Event | None) -> None:
         from engine.execution.reference import kept_losses
-        from engine.execution.session import choose_backend, members, usable_gpus
+        from engine.execution.session import PRELOAD, choose_backend, members, usable_gpus
         from engine.processes.launch import launch
         from engine.recording.live_files import status_path
 
@@ -145,6 +145,7 @@ class Execution:
             status_path=status_path(self.folder),
             on_event=self._on_event,
             cancel=cancel,
+            preload=PRELOAD,
         )
 
     # -- events ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.execution.session import choose_backend, members
+from engine.execution.session import PRELOAD, choose_backend, members
 from engine.job.job import Job
 from engine.job.rules import check
 from engine.prediction.peak_memory import predicted_memory
@@ -81,6 +81,7 @@ def train(*, parity: bool = True, program: Program | None = None, **options: Any
             log_path=run_dir / "log.txt",
             run_json=None,
             on_event=lambda _, event: events[event["event"]].append(event),
+            preload=PRELOAD,
         )
         ops, memory = read_live(run_dir)
     steps = sorted((e for e in events["step"] if e["rank"] == 0), key=lambda e: e["step"])

@@ -54,9 +54,10 @@ def run(args: Namespace) -> int:
 
 def _execute(wished: CheckedJob, *, as_json: bool) -> tuple[Run | None, int]:
     """Runs a job with its progress on stderr. A run that fails is reported here."""
+    from engine.execution.session import PRELOAD
     from engine.processes.launch import RunFailed, warm
 
-    warm()  # torch loads in a process of its own while this one loads the rest
+    warm(PRELOAD)  # torch loads in a process of its own while this one loads the rest
     from lab.cli.terminal.progress import Display
     from lab.running.execute import execute
 
