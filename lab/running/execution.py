@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import math
-import re
+import os
 import threading
 import time
 from collections import defaultdict
@@ -22,6 +22,7 @@ from lab.store.stored_run import Known, StoredRun
 
 if TYPE_CHECKING:
     from engine.job.job import Job
+    from engine.processes.root_cause import SystemTrouble
     from engine.program.program import Program
     from lab.store.summary import Outcome
 
@@ -113,7 +114,7 @@ class Execution:
             raise trouble from error
         except RunFailed as error:
             self._end_early("failed", str(error))
-            if (full := self._disk_trouble(str(error.failure.cause))) is not None:
+            if (full := self._disk_trouble(error.failure.system)) is not None:
                 raise full from error
             raise
         except BaseException as error:
@@ -226,12 +227,11 @@ class Execution:
         inside = path.is_relative_to(self.store.root) and error.errno in FOLDER_TROUBLE
         return StoreError.writing(path, error) if inside or error.errno in DISK_TROUBLE else None
 
-    def _disk_trouble(self, cause: str) -> StoreError | None:
-        """The cause of a rank's failure, if it is that it could not write its rows."""
-        found = re.search(r"OSError: \[Errno (\d+)\] ([^:]+)(?:: '(.+?)')?", cause)
-        if found is None or int(found[1]) not in DISK_TROUBLE:
+    def _disk_trouble(self, told: SystemTrouble | None) -> StoreError | None:
+        """What a rank was refused by its system, if it is that it could not write its rows."""
+        if told is None or told.errno not in DISK_TROUBLE:
             return None
-        return StoreError.writing(Path(found[3] or self.folder), OSError(int(found[1]), found[2]))
+        return StoreError.writing(Path(told.filename or self.folder), OSError(told.errno, os.strerror(told.errno)))
 
     def _keep(self, info: RunInfo) -> StoredRun:
         """Makes the tables and the summary; `run.json` comes last, so that "finished" means everything is
@@ -262,11 +262,13 @@ class Execution:
         """Writes the metrics again with the reference losses, which may arrive after the steps they
         belong to.
         """
+        from engine.recording.live_files import metric_line
+
         path = self.folder / "live" / "metrics.jsonl"
         if self.reference is None or not path.exists():
             return
         pairs = zip(self.metrics, self.reference["losses"], strict=False)
-        write_whole(path, "".join(json.dumps(row._replace(reference_loss=loss)) + "\n" for row, loss in pairs))
+        write_whole(path, "".join(metric_line(row._replace(reference_loss=loss)) for row, loss in pairs))
 
     def _outcome(self) -> Outcome:
         from lab.store.summary import Outcome

@@ -16,7 +16,7 @@ from engine.job.job import Job
 from engine.processes.launch import Member
 from engine.recording.live_files import append_live, live_path
 from engine.recording.running_totals import NOTHING, SoFar, after
-from engine.recording.tables import MemoryRow, Op
+from engine.recording.tables import MemoryRow, op_from
 from tests.lab.synthetic import LIFELIKE, synthetic
 
 OnEvent = Callable[[str, dict[str, Any]], None]
@@ -73,7 +73,7 @@ class PretendedLaunch:
 
     def _step(self, job: Job, folder: Path, step: int, on_event: OnEvent, so_far: dict[int, SoFar]) -> None:
         recording = synthetic(job, LIFELIKE, job.training.steps)
-        ops = [Op(**row) for row in recording.ops.to_pylist()]
+        ops = [op_from(row) for row in recording.ops.to_pylist()]
         memory = [MemoryRow(**row) for row in recording.memory.to_pylist()]
         mine = [row for row in ops if row.step == step]
         for rank in range(job.world_size):
