@@ -48,7 +48,7 @@ def search(
     fixed: job options that keep these values, degrees and knobs included; the other options of the plan are searched
     if they are among `planning.plans.KNOBS`, else as the job has them. reserve_bytes: of each device's memory, kept
     free; default: `planning.refusals.RESERVED` of it. refine: how many of the best are replayed. kept: a folder in
-    which what was executed is kept (`engine.prediction.rehearsal.template_cache`). All GPUs are used unless no legal
+    which what was executed is kept (`engine.prediction.op_templates.template_cache`). All GPUs are used unless no legal
     plan can.
 
     Raises `JobRefused` in one sentence: an option that is wrong, no legal plan, a cluster too small, or a model that

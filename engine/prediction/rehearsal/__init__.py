@@ -1,5 +1,5 @@
-"""The recording of a run that nobody made: each kind of unit is executed once, on tensors without data.
+"""The recording of a run that nobody made, put together from what each kind of operation costs.
 
-It may import the program, the layers, the recording and the formulas; torch is loaded when a shape is first met. Start
-with `rehearse.py`, which puts the rows of a rank together.
+It may import the program, the recording, the formulas, `op_templates` and `replay`. Start with `rehearse.py`, then
+`script.py` (what a pipeline rank does) and `lane_rows.py` (its rows).
 """

@@ -223,7 +223,7 @@ class Explorer(ipywidgets.VBox):
 
 def _load_torch() -> None:
     """The first prediction of a new shape needs torch, which takes seconds to load: not when a slider waits for it."""
-    import engine.prediction.rehearsal.meta_templates  # noqa: F401
+    import engine.prediction.op_templates.meta_templates  # noqa: F401
 
 
 def _turned(state: State, name: str, value: Any) -> State:
