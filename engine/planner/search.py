@@ -51,7 +51,7 @@ def search(
     fixed: job options that keep these values, degrees and knobs included; the other options of the plan are searched
     if they are among `planning.plans.KNOBS`, else as the job has them. reserve_bytes: of each device's memory, kept
     free; default: `planning.refusals.RESERVED` of it. refine: how many of the best are replayed. kept: a folder in
-    which what was executed is kept (`engine.prediction.rehearsal.template_cache`). Plans that leave GPUs idle are
+    which what was executed is kept (`engine.prediction.op_templates.template_cache`). Plans that leave GPUs idle are
     offered where they are faster than all that use as many as any plan can.
 
     Raises `JobRefused` in one sentence: an option that is wrong, no legal plan, a cluster too small, or a model that

@@ -20,9 +20,9 @@ from engine.planner.estimate.memory import peaks, sizes
 from engine.planner.estimate.unit_costs import UnitCosts, step_costs
 from engine.planner.plans import Shape, Space, job_of, shapes, split, variants
 from engine.prediction.formulas import bubble_formula
+from engine.prediction.op_templates.template_cache import alone_templates, unit_templates
 from engine.prediction.peak_memory import predicted_memory
 from engine.prediction.published_models import preset
-from engine.prediction.rehearsal.template_cache import alone_templates, unit_templates
 from engine.prediction.replay.op_seconds import COSTS
 from engine.prediction.simulate import simulate
 from engine.program.kinds import Kind

@@ -17,8 +17,8 @@ from engine.planner.explain import crosses_nodes, idle_note
 from engine.planner.result import Search
 from engine.planner.search import search
 from engine.prediction.formulas import model_flops
+from engine.prediction.op_templates import meta_templates, template_cache
 from engine.prediction.published_models import preset
-from engine.prediction.rehearsal import meta_templates, template_cache
 
 A100 = load_cluster("a100-dgx")
 SMALL = Job(

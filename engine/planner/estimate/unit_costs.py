@@ -19,8 +19,8 @@ from engine.cluster.collectives import full_bytes
 from engine.job.job import Job, Model, Plan, Recompute, Training
 from engine.model.buckets import lane_buckets
 from engine.planner.estimate.outline import UNITS
-from engine.prediction.rehearsal.template_cache import alone_templates, unit_templates
-from engine.prediction.rehearsal.templates import Template
+from engine.prediction.op_templates.template_cache import alone_templates, unit_templates
+from engine.prediction.op_templates.templates import Template
 from engine.prediction.replay.op_seconds import COSTS
 from engine.program.kinds import Kind
 from engine.program.program import Action
@@ -40,7 +40,7 @@ class UnitCosts:
     tps: tuple[int, ...]
     backend: str
     kept: Path | None = None
-    """Where templates are kept, see `engine.prediction.rehearsal.template_cache`."""
+    """Where templates are kept, see `engine.prediction.op_templates.template_cache`."""
     _known: dict[tuple[int, int, bool, Recompute, bool], dict[tuple[str, str], Template]] = field(default_factory=dict)
 
     def columns(self, kind: str, unit: str, tp: int, scatter: bool, recompute: Recompute, size: Floats) -> Floats:
