@@ -75,8 +75,9 @@ def _bounded(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
 
 
 def _finished(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
-    tie = TOKENS if z in token_lanes(job) else None
-    return [*lane, *finish(lane_buckets(job, z), dp=job.plan.dp, zero=job.effective_zero, tie=tie)]
+    plan, tie = job.plan, TOKENS if z in token_lanes(job) else None
+    buckets = lane_buckets(job, z)
+    return [*lane, *finish(buckets, dp=plan.dp, zero=job.effective_zero, tie=tie, overlap=plan.overlap)]
 
 
 PASSES: Registry[LanePass] = Registry(

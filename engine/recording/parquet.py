@@ -86,7 +86,8 @@ def _open(folder: Path, table: str) -> Iterator[pq.ParquetFile]:
         with pq.ParquetFile(path) as file:
             yield file
     except (OSError, pa.ArrowException) as error:
-        raise OSError(f"{path} cannot be read: {error}") from error
+        reason = " ".join("".join(c if c.isprintable() else " " for c in str(error)).split())
+        raise OSError(f"{path} cannot be read: {reason}") from error
 
 
 def open_stored(folder: Path) -> StoredRecording:

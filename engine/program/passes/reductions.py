@@ -66,13 +66,19 @@ def bound_in_flight(lane: Sequence[Action], most: int) -> list[Action]:
     return out
 
 
-def finish(buckets: Sequence[Bucket], *, dp: int, zero: int, tie: str | None) -> list[Action]:
-    """The end of a step: sum tied gradients, step, and gather what ZeRO-1 and 2 updated in shards."""
+def finish(buckets: Sequence[Bucket], *, dp: int, zero: int, tie: str | None, overlap: bool) -> list[Action]:
+    """The end of a step: sum tied gradients, then the norm, and update what is used first in the next step first.
+
+    What ZeRO-1 and 2 update in shards is gathered: under the updates that follow, or without overlap after them all.
+    """
     out: list[Action] = []
     if tie:
         out += [Action(Kind.WAIT, tie, axis="dp")] if dp > 1 else []
         out.append(Action(Kind.REDUCE, tie, axis="tie", op="all_reduce"))
-    out.append(Action(Kind.STEP))
-    if zero in (1, 2):
-        out += [Action(Kind.GATHER, bucket.name, axis="dp", op="all_gather") for bucket in reversed(buckets)]
-    return out
+    names = [bucket.name for bucket in reversed(buckets)]
+    updates = [Action(Kind.UPDATE, name) for name in names]
+    gathers = [Action(Kind.GATHER, name, axis="dp", op="all_gather") for name in names if zero in (1, 2)]
+    both = (
+        [a for pair in zip(updates, gathers, strict=True) for a in pair] if gathers and overlap else updates + gathers
+    )
+    return [*out, Action(Kind.NORM), *both, Action(Kind.END)]
