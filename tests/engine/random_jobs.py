@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from tests.engine.legal import Options, Order, Work, before, broken_rules, home
@@ -96,7 +96,7 @@ def _partition(rng: random.Random, layers: int, stages: int) -> tuple[int, ...]:
     if layers < stages:
         return (1,) * stages
     cuts = [0, *sorted(rng.sample(range(1, layers), stages - 1)), layers]
-    return tuple(b - a for a, b in zip(cuts, cuts[1:], strict=False))
+    return tuple(b - a for a, b in pairwise(cuts))
 
 
 def _order(rng: random.Random, options: Options) -> Order:

@@ -50,7 +50,9 @@ def sample() -> list[dict[str, Any]]:
     left, chosen = plans(), []
     missing = set().union(*map(pairs, left))
     while missing:
-        best = max(left, key=lambda plan: (len(pairs(plan) & missing), axes(plan), -plan["dp"] * plan["tp"] * plan["pp"]))
+        best = max(
+            left, key=lambda plan: (len(pairs(plan) & missing), axes(plan), -plan["dp"] * plan["tp"] * plan["pp"])
+        )
         chosen.append(best)
         missing -= pairs(best)
     return chosen
