@@ -15,7 +15,6 @@ from engine.job.mesh import Mesh
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-AXIS = {"dp": 0, "tp": 1, "pp": 2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,9 @@ class MeshTimes:
         """Of the groups of an axis; `tie` is the two ends of every pipeline."""
         if axis not in self._costs:
             grid = self.mesh.grid
-            along = np.moveaxis(grid, AXIS["pp" if axis == "tie" else axis], -1).reshape(-1, self._size(axis))
+            along = np.moveaxis(grid, self.mesh.place("pp" if axis == "tie" else axis), -1).reshape(
+                -1, self._size(axis)
+            )
             groups = along[:, [0, -1]] if axis == "tie" else along
             examples = self.places.different(np.sort(groups, axis=1))
             self._costs[axis] = tuple(group_cost(self.places.cluster, g, self.places.world) for g in examples)
@@ -96,7 +97,7 @@ class MeshTimes:
     @cached_property
     def hops(self) -> list[Callable[[ArrayLike], Floats]]:
         """For each pipeline rank, the seconds of a message from it to the next one; the last one's go to the first."""
-        grid, p = self.mesh.grid, self.mesh.pp
+        grid, p = self.mesh.grid, self.mesh.degree("pp")
         return [self._hop(grid[:, :, z].ravel(), grid[:, :, (z + 1) % p].ravel()) for z in range(p)]
 
     def _hop(self, source: Numbers, to: Numbers) -> Callable[[ArrayLike], Floats]:

@@ -82,7 +82,10 @@ def _held(model: Model, tp: int, pp: int, kind: LaneKind, cap: int, shards: int)
         *([("embedding", 0)] if kind.first else []),
     ]
     after = _after([c for _, c in order], [name for name, _ in order], pp)
-    of = {name: (unit_size(model, tp, name), replicated_size(model, tp, name)) for name in {n for n, _ in order}}
+    degrees = {"tp": tp}
+    of = {
+        name: (unit_size(model, degrees, name), replicated_size(model, degrees, name)) for name in {n for n, _ in order}
+    }
     elements: list[list[int]] = []
     done: list[int] = []  # place of the backward that completes each bucket
     for place, (name, _) in enumerate(order):
@@ -94,7 +97,7 @@ def _held(model: Model, tp: int, pp: int, kind: LaneKind, cap: int, shards: int)
         elements[-1][1] += replicated
         done[-1] = place
     if model.tied and (kind.first or kind.last):
-        elements.append([unit_size(model, tp, TOKENS), replicated_size(model, tp, TOKENS)])
+        elements.append([unit_size(model, degrees, TOKENS), replicated_size(model, degrees, TOKENS)])
         done.append(len(order) - 1 if kind.first else 0)
     sizes = np.array(elements, np.int64)
     shard = -(-sizes[:, 0] // shards)

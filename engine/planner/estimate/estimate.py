@@ -143,13 +143,13 @@ class Estimator:
         """The gradients of a matrix that both ends hold, summed after everything else."""
         if shape.pp == 1 or not self.job.model.tied:
             return np.zeros(len(many))
-        whole = unit_size(self.job.model, shape.tp, TOKENS)
+        whole = unit_size(self.job.model, {"tp": shape.tp}, TOKENS)
         elements = np.where(many.zero > 0, -(-whole // shape.dp), whole)
         return times.seconds("tie", "all_reduce", elements * self.job.precision.grad)
 
     def _scalars(self, times: MeshTimes) -> float:
         """Two doubles summed over every axis, for the loss and the gradient norm."""
-        return float(sum(times.seconds(axis, "all_reduce", 16) for axis in ("dp", "tp", "pp")))
+        return float(sum(times.seconds(axis, "all_reduce", 16) for axis in times.mesh.axes))
 
     def _step(self, shape: Shape, many: Variants, kinds: tuple[LaneKind, ...]) -> Floats:
         """Seconds of the optimizer step, [kinds, plans]."""
@@ -166,7 +166,8 @@ class Estimator:
     def _mesh(self, shape: Shape) -> MeshTimes:
         key = (shape.dp, shape.tp, shape.pp)
         if key not in self._meshes:
-            self._meshes[key] = MeshTimes(Mesh(*key, tuple(self.job.plan.order.split("-"))), self.places)
+            order = tuple(self.job.plan.order.split("-"))
+            self._meshes[key] = MeshTimes(Mesh(order, dp=shape.dp, tp=shape.tp, pp=shape.pp), self.places)
         return self._meshes[key]
 
     @cached_property
