@@ -108,6 +108,7 @@ def plan_words(job: dict[str, Any]) -> str:
     if not job:
         return "unknown plan"
     degrees = " ".join(f"{axis}={job[axis]}" for axis in ("dp", "tp", "pp"))
+    degrees = " ".join([degrees, *job.get("axes", "").split(",")]).strip()
     return f"{degrees} · ZeRO-{job['zero']} · {schedule_words(job['schedule'])}"
 
 

@@ -18,7 +18,7 @@ from engine.job.registry import Registry
 class Axis:
     """Along an axis ranks differ in one coordinate and share out one thing.
 
-    name: in options, programs and recordings. word: in sentences and pictures.
+    name: in options, programs and recordings. word: in sentences and pictures. letter: where there is room for one.
     divides: the batch: each rank computes other samples, so that the gradients of parameters that are not cut along the
     axis are summed over it; the tensors of each layer: parameters that are not cut along it have the same gradient on
     all its ranks, or, where the sequence is scattered too, parts of it; or the layers, in stages.
@@ -27,6 +27,7 @@ class Axis:
 
     name: str
     word: str
+    letter: str
     divides: Literal["batch", "tensors", "layers"]
     shards: bool = False
     built_in: bool = False
@@ -37,9 +38,9 @@ class Axis:
 
 AXES: Registry[Axis] = Registry(
     "axis",
-    Axis(name="dp", word="data", divides="batch", shards=True, built_in=True),
-    Axis(name="tp", word="tensor", divides="tensors", built_in=True),
-    Axis(name="pp", word="pipeline", divides="layers", built_in=True),
+    Axis(name="dp", word="data", letter="d", divides="batch", shards=True, built_in=True),
+    Axis(name="tp", word="tensor", letter="t", divides="tensors", built_in=True),
+    Axis(name="pp", word="pipeline", letter="p", divides="layers", built_in=True),
 )
 """In the order of coordinates: x, y, z of pictures, then newcomers."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from math import prod
@@ -264,7 +265,12 @@ def _with_degree(axes: str, name: str, degree: object) -> str:
     if not isinstance(degree, int) or isinstance(degree, bool) or degree < 1:
         raise JobRefused(f"{name}={degree!r} is not valid: use a whole number from 1 on.")
     others = {known: value for known, value in (_degrees(axes) if axes else ()) if known != name}
-    return ",".join(f"{known}={value}" for known, value in (others | {name: degree}).items() if value > 1)
+    return further_axes(others | {name: degree})
+
+
+def further_axes(degrees: Mapping[str, int]) -> str:
+    """`Plan.axes` for these degrees; the engine's own axes have fields of their names. Raises `Unknown`."""
+    return ",".join(f"{name}={n}" for name, n in degrees.items() if n > 1 and not AXES[name].built_in)
 
 
 def _typed(part: str, values: dict[str, Any]) -> Any:

@@ -44,6 +44,11 @@ class Coordinate(Mapping[str, int]):
 
     __repr__ = __str__
 
+    @property
+    def by_stage(self) -> tuple[int, ...]:
+        """Its places, that in the pipeline first: the order in which pictures list ranks."""
+        return (self["pp"], *(place for axis, place in self._places.items() if axis != "pp"))
+
 
 class Mesh:
     """A grid of ranks with a dim for each axis: `Mesh(dp=2, tp=2)`.

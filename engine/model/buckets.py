@@ -55,7 +55,7 @@ class Bucket:
         return (*self.partial_axes, *self.reduce_axes)
 
     def reduced(self, axis: str) -> int:
-        """Elements of the whole tensor that the reduction along an axis works on: of what ZeRO cuts, after it a slice."""
+        """Elements of the tensor that the reduction along an axis works on; a slice once ZeRO has cut."""
         if axis in self.partial_axes:
             return self.replicated
         return self.padded if axis == self.shard_axis else self.shard

@@ -21,8 +21,8 @@ class Param:
     """A named parameter.
 
     shape: of the full tensor, padding rows included. placements: axis of the mesh → the dim it cuts (DTensor's word);
-    along every other axis each rank holds the whole. std: of the normal it starts from; 0 means the constant `fill`. rows: leading rows that are
-    real; the others pad the vocabulary to a multiple of tp and stay zero.
+    along every other axis each rank holds the whole. std: of the normal it starts from; 0 means the constant `fill`.
+    rows: leading rows that are real; the others pad the vocabulary to a multiple of tp and stay zero.
     """
 
     name: str

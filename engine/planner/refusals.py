@@ -38,6 +38,8 @@ def check_model(space: Space) -> None:
             f"schedule={space.job.plan.schedule} is not planned for: use {', '.join(PIPELINE_SECONDS)}, or"
             " `lab simulate` with that schedule."
         )
+    if space.job.plan.axes:
+        raise JobRefused(f"axes={space.job.plan.axes} are not planned for: leave axes out, or use `lab simulate`.")
     if space.job.model.family != Model.family:
         raise JobRefused(
             f"family={space.job.model.family} is not planned for: use family={Model.family}, or `lab simulate`."

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
-from engine.job.job import Job, Model, Plan, Training
+from engine.job.job import Job, Model, Plan, Training, further_axes
 from engine.job.schedules import SCHEDULES
 
 MOST_RANKS = 16
@@ -17,8 +18,8 @@ def scaled_down(job: Job, most_ranks: int = MOST_RANKS) -> Job:
     Kept: which axes are used, schedule, chunks (at most 2), ZeRO stage, sequence parallelism, recomputation. At least
     two ranks stay on each axis that has several, as long as there is room. The largest degree is cut first.
     """
-    degrees = {axis: _power_of_two(getattr(job.plan, axis)) for axis in ("dp", "tp", "pp")}
-    while degrees["dp"] * degrees["tp"] * degrees["pp"] > most_ranks:
+    degrees = {axis: _power_of_two(degree) for axis, degree in job.plan.degrees.items()}
+    while prod(degrees.values()) > most_ranks:
         axis = max(degrees, key=lambda name: (degrees[name], name == "dp"))
         degrees[axis] //= 2
     pp, dp = degrees["pp"], degrees["dp"]
@@ -27,6 +28,7 @@ def scaled_down(job: Job, most_ranks: int = MOST_RANKS) -> Job:
         dp=dp,
         tp=degrees["tp"],
         pp=pp,
+        axes=further_axes(degrees),
         zero=job.plan.zero,
         schedule=schedule,
         chunks=SCHEDULES[schedule].fitting_chunks(1),

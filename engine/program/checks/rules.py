@@ -171,12 +171,12 @@ def _gathered_after_step(case: Case, z: int) -> Iterator[Complaint]:
             if a.unit in gathered:
                 yield z, i, f"{a.unit} has been gathered already since the step."
             gathered.add(a.unit)
-    for name in case.buckets[z]:
+    for name, bucket in case.named[z].items():
         if name not in gathered:
             yield (
                 z,
                 len(lane),
-                f"each rank has updated its shard only: gather {name} all_gather @{case.named[z][name].shard_axis} is missing.",
+                f"each rank has updated its shard only: gather {name} all_gather @{bucket.shard_axis} is missing.",
             )
 
 
