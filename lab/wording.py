@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from engine.job.axes import AXES
 from engine.job.schedules import SCHEDULES
@@ -27,6 +28,18 @@ def axis_name(axis: str) -> str:
 def mesh_words(plan: Plan) -> str:
     """2 data × 2 tensor × 1 pipeline."""
     return " × ".join(f"{degree} {AXES[axis].word}" for axis, degree in plan.degrees.items())
+
+
+def stored_degrees(options: Mapping[str, Any]) -> dict[str, str]:
+    """Axis → degree of the options of a stored job, whose further axes only the session that ran it may know."""
+    own = {axis.name: str(options[axis.name]) for axis in AXES if axis.built_in}
+    return own | dict(word.split("=") for word in options.get("axes", "").split(",") if word)
+
+
+def stored_mesh_words(options: Mapping[str, Any]) -> str:
+    """The same as `mesh_words`; the bare name of an axis that is not known."""
+    degrees = stored_degrees(options)
+    return " × ".join(f"{degree} {AXES[axis].word if axis in AXES else axis}" for axis, degree in degrees.items())
 
 
 def schedule_words(name: str) -> str:

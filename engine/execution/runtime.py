@@ -251,14 +251,29 @@ class Runtime:
 
     # -- optimizer
 
-    def _optimize(self, a: Action, state: StepState) -> None:
+    def _norm(self, a: Action, state: StepState) -> None:
         with self.recorder.compute(a, (a.kind.name, "")):
-            loss, norm = self._global_scalars(state.loss)
-            factor = clip_factor(norm, self.job.training.clip)
-            with torch.no_grad():
-                for bucket in self.buckets.values():
-                    bucket.step(self.adam, factor, state.number + 1)
-        state.result = StepResult(loss, norm)
+            self._sum_up(state)
+
+    def _update(self, a: Action, state: StepState) -> None:
+        bucket = self.buckets[a.unit]
+        with self.recorder.compute(a, (a.kind.name, f"{bucket.bucket.padded}/{bucket.bucket.shards}")):
+            self._step(bucket, state)
+
+    def _optimize(self, a: Action, state: StepState) -> None:
+        """The norm and every update at once."""
+        with self.recorder.compute(a, (a.kind.name, "")):
+            self._sum_up(state)
+            for bucket in self.buckets.values():
+                self._step(bucket, state)
+
+    def _sum_up(self, state: StepState) -> None:
+        loss, norm = self._global_scalars(state.loss)
+        state.factor, state.result = clip_factor(norm, self.job.training.clip), StepResult(loss, norm)
+
+    def _step(self, bucket: FlatBucket, state: StepState) -> None:
+        with torch.no_grad():
+            bucket.step(self.adam, state.factor, state.number + 1)
 
     def _global_scalars(self, loss: float) -> tuple[float, float]:
         """(loss, gradient norm) of the whole job: every rank adds only what no other rank adds."""
@@ -282,7 +297,7 @@ def _place(a: Action) -> tuple[int, int]:
 
 
 def _nothing(runtime: Runtime, a: Action, state: StepState) -> None:
-    """WAIT is no more than its waits."""
+    """WAIT and END are no more than their waits."""
 
 
 @dataclass(frozen=True)
@@ -308,5 +323,8 @@ HANDLERS: Registry[Handler] = Registry(
     Handler("release", Runtime._release),
     Handler("reduce", Runtime._reduce),
     Handler("wait", _nothing),
+    Handler("norm", Runtime._norm),
+    Handler("update", Runtime._update),
+    Handler("end", _nothing),
     Handler("step", Runtime._optimize),
 )

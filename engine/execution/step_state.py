@@ -35,7 +35,8 @@ class StepResult:
 class StepState:
     """What lives for step `number`, counted from 0. data: of each micro-batch.
 
-    Keys of flows are (stage, micro-batch), of handles the position that started them.
+    Keys of flows are (stage, micro-batch), of handles the position that started them. factor: what gradients are scaled
+    by before they are used, None for not at all; the norm says it.
     """
 
     data: list[Tensor]
@@ -47,4 +48,5 @@ class StepState:
     work: dict[tuple[str, int], WeightWork] = field(default_factory=dict)
     arriving: dict[tuple[Kind, int, int], Tensor] = field(default_factory=dict)
     loss: float = 0.0
+    factor: float | None = None
     result: StepResult | None = None

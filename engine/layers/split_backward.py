@@ -87,6 +87,15 @@ def add_all(work: WeightWork) -> None:
             part.add()
 
 
+def unshared(gradient: Tensor) -> Tensor:
+    """The result of a collective as a tensor object of its own, to be returned from a backward.
+
+    The backend's thread may hold the original a moment longer. Autograd keeps a leaf's gradient as it is only if nobody
+    else holds it, and else copies it: the operators of a backward would be a matter of chance.
+    """
+    return gradient.view_as(gradient)
+
+
 class LaterVector(Function):
     """A parameter as it is; its gradient goes to `work` instead of being added."""
 
@@ -131,4 +140,4 @@ class LaterLinear(Function):
         # detached: a graph that outlives its backward would hold everything that it saved
         ctx.work.append(LinearWork(ctx.weight, x.detach(), dy, ctx.gather))
         db = rows.sum(0) if ctx.has_bias else None
-        return dx if ctx.scatter is None else ctx.scatter(dx), None, db, None, None, None
+        return dx if ctx.scatter is None else unshared(ctx.scatter(dx)), None, db, None, None, None

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from engine.communication.comm import Comm
-from engine.layers.split_backward import LaterLinear, LaterVector, WeightWork
+from engine.layers.split_backward import LaterLinear, LaterVector, WeightWork, unshared
 
 
 class TensorAxis:
@@ -91,7 +91,7 @@ class _Enter(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return ctx.axis.all_reduce(grads[0].contiguous()), None
+        return unshared(ctx.axis.all_reduce(grads[0].contiguous())), None
 
 
 class _Leave(Function):
@@ -117,7 +117,7 @@ class _ReduceScatter(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return ctx.axis.all_gather(grads[0]), None
+        return unshared(ctx.axis.all_gather(grads[0])), None
 
 
 class _GatherLinear(Function):
@@ -138,5 +138,5 @@ class _GatherLinear(Function):
         x, weight = ctx.saved_tensors
         dy = grads[0].contiguous()
         whole, rows = ctx.axis.all_gather(x).flatten(0, 1), dy.flatten(0, 1)
-        dx = ctx.axis.reduce_scatter(dy @ weight)
+        dx = unshared(ctx.axis.reduce_scatter(dy @ weight))
         return dx, rows.t() @ whole, rows.sum(0) if ctx.has_bias else None, None

@@ -74,8 +74,9 @@ def _bounded(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
 
 
 def _finished(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
-    tie = TOKENS if z in token_lanes(job) else None
-    return [*lane, *finish(lane_buckets(job, z), zero=job.effective_zero, tie=tie)]
+    plan, tie = job.plan, TOKENS if z in token_lanes(job) else None
+    buckets = lane_buckets(job, z)
+    return [*lane, *finish(buckets, zero=job.effective_zero, tie=tie, overlap=plan.overlap)]
 
 
 PASSES: Registry[LanePass] = Registry(

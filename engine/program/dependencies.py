@@ -6,6 +6,7 @@ the program once, so that the ranks that run it and the rehearsal that foretells
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.job.job import Job
@@ -34,7 +35,7 @@ def waits(job: Job, program: Program, lane: int) -> Waits:
     """The waits of pipeline rank `lane`, whose program must have been checked."""
     walk = _Walk(job, program, lane)
     found = [walk.step(i, action) for i, action in enumerate(program.lanes[lane])]
-    found.append(((*walk.flying.values(), *walk.sends.values()), ()))
+    found.append((tuple(walk.rest()), ()))
     before, forgets = zip(*found, strict=True)
     return Waits(before, forgets)
 
@@ -63,7 +64,11 @@ class _Walk:
 
     def _before(self, a: Action) -> tuple[list[int], list[int]]:
         if a.kind.sums_norm:
-            return [self.flying.pop(way) for way in [way for way in self.flying if way[0] is Kind.REDUCE]], []
+            return self._all_landed(lambda kind, unit: kind is Kind.REDUCE), []
+        if a.kind.updates:  # what is under way of its bucket is still being read or written
+            return self._all_landed(lambda kind, unit: unit == a.unit), []
+        if a.kind.ends:
+            return self.rest(), []
         if a.kind is Kind.WAIT:
             return self._landed(Kind.REDUCE, a.unit, a.axis), []
         waited, forgotten = self._message(a)
@@ -86,6 +91,13 @@ class _Walk:
             return [], []
         proved = [self.sends.pop(sent) for sent in self.proofs.get(message, ()) if sent in self.sends]
         return [self.arriving.pop(message)], proved
+
+    def _all_landed(self, which: Callable[[Kind, str], bool]) -> list[int]:
+        return [self.flying.pop(way) for way in list(self.flying) if which(way[0], way[1])]
+
+    def rest(self) -> list[int]:
+        """All that is under way."""
+        return self._all_landed(lambda kind, unit: True) + [self.sends.pop(sent) for sent in list(self.sends)]
 
     def _landed(self, kind: Kind, unit: str, axis: str) -> list[int]:
         position = self.flying.pop((kind, unit, axis), None)

@@ -53,9 +53,9 @@ Books = Callable[[Sizes, Any], Iterable[Booking]]
 """What an action (`engine.program.program.Action`) of a kind books, given the sizes on its rank."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Kind:
-    """What everybody has to know of a kind of action. Two are equal if they are one; text and files have the name.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Kind(str):
+    """What everybody has to know of a kind of action. It is its own name, with which it can be compared.
 
     name: in programs and in rows of recordings, and words: in legends.
     acts_on: a unit's computation for a micro-batch, a message between stages, a bucket, or the rank as a whole.
@@ -69,8 +69,9 @@ class Kind:
     partner: the kind at the other end of a message; sends, receives: which end it is.
 
     What it has to do with others. uses_parameters: of its unit, gathered. makes_gradient: of its unit's input.
-    adds_gradient: to its unit's parameters. sums_norm: adds up the gradient norm of all ranks, so that gradients are
-    reduced before it. updates: the parameters of its bucket, or of all. ends: a step.
+    adds_gradient: to its unit's parameters. sums_norm: adds up loss and gradient norm of all ranks, once a step, when
+    gradients are reduced. updates: the parameters of its bucket, or of all. ends: a step, when all is there that was
+    under way.
 
     How it is foretold. cost: of a block's, in the units of schedules (`engine.program.dryrun`). rows: how the rehearsal
     finds what it records: each distinct unit executed once, the action executed alone, worked out from sizes, or
@@ -113,10 +114,13 @@ class Kind:
     RELEASE: ClassVar[Kind]
     REDUCE: ClassVar[Kind]
     WAIT: ClassVar[Kind]
+    NORM: ClassVar[Kind]
+    UPDATE: ClassVar[Kind]
+    END: ClassVar[Kind]
     STEP: ClassVar[Kind]
 
-    def __str__(self) -> str:
-        return self.name
+    def __new__(cls, *, name: str, **_: Any) -> Kind:
+        return super().__new__(cls, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _named, (self.name, plugged_in())
@@ -239,6 +243,16 @@ Kind.REDUCE = KINDS.add(Kind(
     lands=_reduced,
 ))  # fmt: skip
 Kind.WAIT = KINDS.add(Kind(name="wait", words="waiting", acts_on="bucket"))
+Kind.NORM = KINDS.add(Kind(
+    name="norm", words="gradient norm", acts_on="rank", letter="N", work="step", role="step", sums_norm=True,
+    rows="alone",
+))  # fmt: skip
+Kind.UPDATE = KINDS.add(Kind(
+    name="update", words="optimizer update", acts_on="bucket", letter="U", work="step", role="step", updates=True,
+    rows="alone",
+))  # fmt: skip
+Kind.END = KINDS.add(Kind(name="end", words="end of the step", acts_on="rank", ends=True))
+# the norm and every update at once, as programs and recordings from before these were three have it
 Kind.STEP = KINDS.add(Kind(
     name="step", words="optimizer step", acts_on="rank", letter="S", work="step", role="step", sums_norm=True,
     updates=True, rows="alone",

@@ -104,7 +104,8 @@ class StoredRecording(Recording):
             with pq.ParquetFile(path) as file:
                 yield file
         except (OSError, pa.ArrowException) as error:
-            raise OSError(f"{path} cannot be read: {error}") from error
+            reason = " ".join("".join(c if c.isprintable() else " " for c in str(error)).split())
+            raise OSError(f"{path} cannot be read: {reason}") from error
 
     def _whole(self, name: str) -> pa.Table:
         with self._open(name) as file:

@@ -45,7 +45,7 @@ def scaled_down(job: Job, most_ranks: int = MOST_RANKS) -> Job:
         hidden=16 * heads,
         tied=job.model.tied,
     )
-    return replace(job, model=model, plan=plan, training=Training(batch=dp * plan.microbatches))
+    return replace(job, model=model, plan=plan, training=Training(batch=plan.replicas * plan.microbatches))
 
 
 def what_changed(large: Job, small: Job) -> str:
@@ -53,7 +53,8 @@ def what_changed(large: Job, small: Job) -> str:
 
     def words(job: Job) -> str:
         plan = job.plan
-        return f"dp={plan.dp} tp={plan.tp} pp={plan.pp}, {job.model.layers} layers of {job.model.hidden}"
+        degrees = " ".join(f"{axis}={degree}" for axis, degree in plan.degrees.items())
+        return f"{degrees}, {job.model.layers} layers of {job.model.hidden}"
 
     return f"{words(large)} → {words(small)}, {small.world_size} processes on this machine"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.job import rules
-from engine.job.errors import JobRefused
+from engine.job.errors import JobRefused, Unknown
 from engine.job.job import Hardware, Job
 from engine.job.schedules import SCHEDULES
 from lab.store.clusters import check_on, default_cluster, find_cluster
@@ -203,6 +203,8 @@ def replayed(run: StoredRun, cluster: str | Cluster | None = None) -> StoredRun:
     check_on(job, put)
     try:
         recording = replay(run.recording, job, put)
+    except Unknown:
+        raise
     except ValueError as error:
         raise JobRefused(f"run {run.id} cannot be replayed: {error}") from error
     return _run(job, run.program, recording, put, run.store, began)

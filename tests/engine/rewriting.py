@@ -63,11 +63,11 @@ def reductions_first(lane: Lane) -> Lane:
 
 
 def reductions_last(lane: Lane) -> Lane:
-    """As late as can be: with their waits, in their order, just before the step."""
+    """As late as can be: with their waits, in their order, just before the norm."""
     late = [a for a in lane if a.kind in (Kind.REDUCE, Kind.WAIT)]
     early = [a for a in lane if a not in late]
-    step = early.index(Action(Kind.STEP))
-    return [*early[:step], *late, *early[step:]]
+    norm = early.index(Action(Kind.NORM))
+    return [*early[:norm], *late, *early[norm:]]
 
 
 def receives_first(lane: Lane) -> Lane:
@@ -77,9 +77,9 @@ def receives_first(lane: Lane) -> Lane:
 def gathered_all_step(lane: Lane) -> Lane:
     """ZeRO-3 with everything gathered at the start and released at the end."""
     names = list(dict.fromkeys(a.unit for a in lane if a.kind is Kind.GATHER))
-    rest = [a for a in lane if a.kind not in (Kind.GATHER, Kind.RELEASE)]
+    *rest, end = (a for a in lane if a.kind not in (Kind.GATHER, Kind.RELEASE))
     return [*(Action(Kind.GATHER, n, axis="dp", op="all_gather") for n in names), *rest,
-            *(Action(Kind.RELEASE, n) for n in names)]  # fmt: skip
+            *(Action(Kind.RELEASE, n) for n in names), end]  # fmt: skip
 
 
 def waiting(lane: Lane) -> Lane:

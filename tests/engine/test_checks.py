@@ -43,9 +43,9 @@ WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
         DATA[1], (without(Kind.GATHER),), "each rank has updated its shard only: gather head all_gather @dp is missing",
     ),
     "zero 2 without its gathers": (DATA[2], (without(Kind.GATHER),), "gather head all_gather @dp is missing"),
-    "zero 1 gathering before the step": (
+    "zero 1 gathering before the update": (
         DATA[1], (lambda lane: [*(a for a in lane if a.kind is Kind.GATHER), *without(Kind.GATHER)(lane)],),
-        "under ZeRO-1 parameters change in the step and are gathered after it",
+        "under ZeRO-1 parameters change in their update and are gathered after it",
     ),
     "zero 1 gathering twice": (
         DATA[1], (lambda lane: [*lane, *(a for a in lane if a.kind is Kind.GATHER)],), "has been gathered already",
@@ -107,8 +107,8 @@ WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
     "a send below the first stage": (
         PIPE, (lambda lane: [*lane, reads("send_grad mb0 stage0 ->pp1")],), "stage0 has no neighbour on that side",
     ),
-    "a send after the step": (
-        PIPE, (same, moved("send_grad mb2 stage1 ->pp0", after="step")), "the step comes before it",
+    "a send after the norm": (
+        PIPE, (same, moved("send_grad mb2 stage1 ->pp0", after="norm")), "the norm comes before it",
     ),
     "receives in another order than their sends": (
         PIPE, (same, lambda lane: [*sorted((a for a in lane if a.kind.receives), key=lambda a: -(a.microbatch or 0)),
@@ -121,7 +121,18 @@ WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
     "a forward without a stage": (
         ONE, (replaced("forward block0 mb0 stage0", "forward block0 mb0"),), "block0 belongs to stage0: write stage0",
     ),
-    "the step before a backward": (ONE, (moved("step", before="backward block0 mb1 stage0"),), "the step comes before"),
+    "the norm before a backward": (ONE, (moved("norm", before="backward block0 mb1 stage0"),), "the norm comes before"),
+    "a bucket that is not updated": (ONE, (without(Kind.UPDATE),), "update head is missing"),
+    "a bucket updated twice": (
+        ONE, (lambda lane: [b for a in lane for b in ([a, a] if a.kind is Kind.UPDATE else [a])],), "updated already",
+    ),
+    "an update before the norm": (
+        ONE, (lambda lane: sorted(lane, key=lambda a: a.kind in (Kind.NORM, Kind.END)),), "it needs norm first",
+    ),
+    "a lane that does not end": (ONE, (without(Kind.END),), "a lane ends with end"),
+    "an end in the middle": (ONE, (moved("end", before="norm"),), "the end is a lane's last action"),
+    "two norms": (ONE, (replaced("norm", "norm", "norm"),), "a lane has exactly one norm"),
+    "an update after an older program's step": (ONE, (replaced("norm", "step"),), "has been updated already"),
     "no wait before the tie": (
         TIED, (replaced("wait tokens @dp"),), "may still be under way: it needs wait tokens @dp first",
     ),
@@ -129,7 +140,7 @@ WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
         TIED, (without(Kind.WAIT, axis="tp"),), "may still be under way: it needs wait block1 @tp first",
     ),
     "the data axis before the tensor axis": (
-        TIED, (moved("reduce block1 all_reduce @tp", before="step"),), "it needs reduce block1 all_reduce @tp first",
+        TIED, (moved("reduce block1 all_reduce @tp", before="norm"),), "it needs reduce block1 all_reduce @tp first",
     ),
     "waiting for the tie before the other end can come to it": (
         TIED, (same, lambda lane: [*_tie_at_once(lane)]), "waits for ever for",
@@ -138,8 +149,8 @@ WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
         DATA[0], (lambda lane: [b for a in lane for b in ([a, a] if a.kind is Kind.REDUCE else [a])],),
         "this has been reduced already, and would count double",
     ),
-    "a reduction after the step": (
-        DATA[0], (lambda lane: sorted(lane, key=lambda a: a.kind is Kind.REDUCE),), "reduce them before the step",
+    "a reduction after the norm": (
+        DATA[0], (lambda lane: sorted(lane, key=lambda a: a.kind is Kind.REDUCE),), "reduce them before the norm",
     ),
     "zero 2 reducing two micro-batches at once": (
         DATA[2], (moved("reduce block1 mb0 reduce_scatter @dp", before="reduce block1 mb1 reduce_scatter @dp"),),

@@ -24,8 +24,9 @@ V = Job.from_options(dp=2, pp=2, schedule="zb-v", chunks=2, zero=1, tied=True, l
 
 
 def weights_last(lane: Lane) -> Lane:
-    """Every weight part just before the step, in order, as a reduction after it would have to be."""
-    return sorted(lane, key=lambda a: (a.kind is Kind.STEP, a.kind is Kind.BACKWARD_WEIGHT))
+    """Every weight part just before the norm, in order, as a reduction after it would have to be."""
+    after = (Kind.NORM, Kind.UPDATE, Kind.GATHER, Kind.END)
+    return sorted(lane, key=lambda a: (a.kind in after, a.kind is Kind.BACKWARD_WEIGHT))
 
 
 WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
@@ -60,8 +61,8 @@ WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
         H1, (replaced("backward_input block1 mb0 stage0", "backward block1 mb0 stage0",
                       "backward_input block1 mb0 stage0"),), "this has a backward already",
     ),
-    "a step before the last weight part": (
-        H1, (moved("step", before="backward_weight block0 mb2 stage0"),), "the step comes before it",
+    "a norm before the last weight part": (
+        H1, (moved("norm", before="backward_weight block0 mb2 stage0"),), "the norm comes before it",
     ),
     "a reduction before the weight part": (
         SHARDED, (moved("reduce block0 mb0 reduce_scatter @dp", before="backward_weight block0 mb0 stage0"),),
@@ -72,7 +73,7 @@ WRONG: dict[str, tuple[Job, tuple[Rewrite, ...], str]] = {
         "the parameters of block0 are not gathered",
     ),
     "a tie where one rank holds both ends": (
-        V, (replaced("step", "reduce tokens all_reduce @tie", "step"),),
+        V, (replaced("norm", "reduce tokens all_reduce @tie", "norm"),),
         "it waits for ever for the other end of the tokens reduction",
     ),
     "a chunk on the wrong side of the V": (

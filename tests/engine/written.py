@@ -42,8 +42,8 @@ def uniform(
         own = np.zeros(len(rows))
         blocks = np.array([str(unit).startswith("block") for unit in rows.table["unit"].to_pylist()])
         halves = {"backward_input": backward / 2, "backward_weight": backward / 2}
-        for kind, seconds in {"forward": forward, "backward": backward, "step": step, **halves}.items():
-            own[rows.among("kind", kind) & (blocks | (kind == "step"))] = seconds
+        for kind, seconds in {"forward": forward, "backward": backward, "norm": step, **halves}.items():
+            own[rows.among("kind", kind) & (blocks | (kind == "norm"))] = seconds
         talk = np.zeros(len(rows))
         for stream, seconds in together.items():
             talk[rows.among("stream", stream)] = seconds

@@ -72,7 +72,7 @@ def message(recv_seq: int, posted: int, sent: int, there: int) -> list[Op]:
 class Costs:
     """ns. unit: of one unit of `cost`. layer: of a collective inside a block's forward or backward, two
     each; it is part of the action's own time. collective, world: of an asynchronous one, and of the one
-    inside the step.
+    inside the norm. step: of all updates together.
     """
 
     cost: Callable[[Action], int] = unit_cost
@@ -130,7 +130,7 @@ class Synthesis:
         return rows, max(row.end_ns for row in rows)
 
     def _until_step(self, number: int, rank: int, origin: int) -> tuple[_Rank, int, list[int]]:
-        """A rank's rows up to the optimizer step; when it gets there; the sends nobody has waited for."""
+        """A rank's rows up to the norm; when it gets there; the sends nobody has waited for."""
         made, clock, posted, flying = _Rank(number, rank), origin, {}, []
         lane = self.mesh.coordinate(rank).pp
         for span in (s for s in self.spans if s.lane == lane):
@@ -139,7 +139,7 @@ class Synthesis:
                 origin + span.start * self.costs.unit,
                 origin + span.end * self.costs.unit,
             )
-            if a.kind is Kind.STEP:
+            if a.kind is Kind.NORM:
                 break
             if a.kind in (Kind.WAIT, Kind.RELEASE):
                 continue
@@ -212,10 +212,10 @@ class Synthesis:
         )  # fmt: skip
 
     def _finish(self, made: _Rank, ready: int, meet: int, sends: list[int]) -> None:
-        """The optimizer step, what follows it in the lane, and the waits for all that is under way."""
+        """The norm, the updates and what comes between them, and the waits for all that is under way."""
         lane = compile_job(self.job).lanes[self.mesh.coordinate(made.rank).pp]
-        at = next(i for i, a in enumerate(lane) if a.kind is Kind.STEP)
-        step = made.add(**_labels(lane[at]), start_ns=ready, end_ns=meet + self.costs.step)
+        at = next(i for i, a in enumerate(lane) if a.kind is Kind.NORM)
+        norm = made.add(**_labels(lane[at]), start_ns=ready, end_ns=meet)
         if self.mesh.size > 1:
             made.add(
                 kind="collective",
@@ -223,15 +223,22 @@ class Synthesis:
                 group="world",
                 op="all_reduce",
                 name="all_reduce",
-                parent=step,
+                parent=norm,
                 peers=tuple(range(self.mesh.size)),
                 start_ns=ready,
                 end_ns=meet,
                 logical_bytes=16,
                 wire_bytes=16,
             )
-        clock = meet + self.costs.step
-        last = [self._communicate(made, a, clock, 0) for a in lane[at + 1 :]]
+        clock, last = meet, []
+        left = sum(a.kind is Kind.UPDATE for a in lane)
+        for a in lane[at + 1 :]:
+            if a.kind is Kind.UPDATE:
+                end = clock + (meet + self.costs.step - clock) // left
+                made.add(**_labels(a), start_ns=clock, end_ns=end)
+                clock, left = end, left - 1
+            elif a.kind is not Kind.END:
+                last.append(self._communicate(made, a, clock, 0))
         for seq in (*last, *sends):
             row = made.rows[seq]
             made.end(seq, max(row.end_ns, clock))

@@ -81,8 +81,8 @@ def test_a_pipeline_at_unit_costs_draws_the_staircase_of_the_textbook() -> None:
     job = Job.from_options(pp=3, microbatches=2, batch=2, layers=3, schedule="gpipe", partition=(1, 1, 1))
     assert lines(synthetic(job), 24, Mesh(pp=3)) == [
         "F0F1············B0bbB1bb",
-        "··F0F1······B0bbB1bbS===",
-        "····F0F1B0bbB1bbS=======",
+        "··F0F1······B0bbB1bbN===",
+        "····F0F1B0bbB1bbN=======",
     ]
 
 

@@ -44,7 +44,7 @@ def megatron_program(job: Job) -> Program:
 def _reduce_last(lane: Sequence[Action]) -> tuple[Action, ...]:
     late = [a for a in lane if a.kind is Kind.REDUCE and a.axis == "dp"]
     rest = [a for a in lane if not (a.axis == "dp" and a.kind in (Kind.REDUCE, Kind.WAIT))]
-    end = next(i for i, a in enumerate(rest) if a.kind is Kind.STEP or a.axis == "tie")
+    end = next(i for i, a in enumerate(rest) if a.kind is Kind.NORM or a.axis == "tie")
     return (*rest[:end], *late, *rest[end:])
 
 

@@ -27,13 +27,16 @@ from engine.program.program import Action, Program
 from engine.program.streams import STREAMS
 from engine.recording.tables import Recording
 from lab import analysis
+from lab.analysis.step.activity import activities
 from lab.analysis.step.step_ops import step_ops
 from lab.analysis.step.time_breakdown import step_shares
 from lab.cli.terminal.timeline import text_timeline
 from lab.facade import Run
 from lab.views import figures
-from lab.views.exports import export
+from lab.views.exports import export, hta
+from lab.views.exports.perfetto import trace_events
 from lab.views.timeline import timeline_data
+from tests.lab.fake_run import FakeRun
 from tests.seams.whole_way import pictures, plugged_in, printed, run_and_prove
 
 STASHED: dict[str, Any] = {"layers": 4, "hidden": 32, "seq": 16, "microbatches": 4, "batch": 16, "steps": 2}
@@ -122,6 +125,9 @@ ROWS: dict[str, Callable[[Recording], Any]] = {
     "communication": lambda made: analysis.communication(made, mesh_of(JOB), 0),
     "time breakdown": lambda made: step_shares(made, 0),
     "terminal": lambda made: text_timeline(made, mesh_of(JOB), 0),
+    "moment": lambda made: activities(made, 0, 0),
+    "perfetto": lambda made: list(trace_events(FakeRun(JOB, made, {}))),
+    "hta": lambda made: hta.parts(FakeRun(JOB, made, {}), 0),
     "timeline figure": lambda made: figures.timeline_figure(made, JOB),
     "timeline canvas": lambda made: timeline_data(made, JOB),
 }
@@ -157,7 +163,7 @@ def test_a_kind_without_a_handler_or_with_a_colour_that_there_is_not_is_told() -
     HANDLERS_BEFORE = HANDLERS.names
     odd = KINDS.add(Kind(name="odd", words="odd", acts_on="rank", letter="O", work="step", role="mauve", rows="alone"))
     try:
-        program = Program(tuple((*lane, Action(odd)) for lane in compile_job(JOB).lanes))
+        program = Program(tuple((*lane[:-1], Action(odd), lane[-1]) for lane in compile_job(JOB).lanes))
         check_program(program, JOB)
         with pytest.raises(Unknown, match="no handler of an action kind called 'odd'"):
             rehearse(JOB, program)

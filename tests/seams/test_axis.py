@@ -109,7 +109,7 @@ def test_its_degree_is_an_option_that_travels_in_every_form_of_a_job(tmp_path: P
     ],
 )
 def test_a_wrong_degree_is_refused_in_words(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(JobRefused, match=".*") as refused:
+    with pytest.raises(JobRefused) as refused:
         rules.check(Job.from_options(**options))
     assert words in str(refused.value)
     with pytest.raises(JobRefused, match="rp=0 is not valid"):
@@ -125,7 +125,7 @@ def test_the_mesh_has_a_coordinate_and_groups_on_it() -> None:
     assert dict(at) == {"dp": 1, "tp": 1, "pp": 0, "rp": 2} and mesh.rank(**at) == 11
     assert str(at) == "data 1, tensor 1, pipeline 0, replica 2"
     assert mesh.group("rp", 1) == [1, 5, 9]
-    assert Counter(mesh.replica(rank) for rank in range(12)) == {part: 2 for part in range(6)}, "each twice, over tp"
+    assert Counter(mesh.replica(rank) for rank in range(12)) == dict.fromkeys(range(6), 2), "each twice, over tp"
     assert Mesh(dp=2).coordinate(1)["rp"] == 0 and "rp" not in Mesh(dp=2).axes
     assert scalar_axes(mesh.degrees) == ("tp", "pp", "dp", "rp"), "inside a replica of the model first"
 
@@ -136,7 +136,7 @@ def test_no_slice_is_summed_before_it_is_complete() -> None:
     check_program(Program((tuple(lane),)), job)
     late = next(i for i, a in enumerate(lane) if a.axis == "rp" and a.kind is Kind.REDUCE)
     for without, why in (
-        (lane[:late] + lane[late + 1 :], "not reduced over rp before the step"),
+        (lane[:late] + lane[late + 1 :], "not reduced over rp before the norm"),
         ([lane[late], *lane[:late], *lane[late + 1 :]], "first"),
         ([*lane[: late - 1], *lane[late:]], r"needs wait head @dp first"),
     ):

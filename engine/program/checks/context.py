@@ -43,7 +43,8 @@ class Case:
         """When the action at `place` has run, in words, if the dry run got there."""
         return f" (ready at t={self._ends[place]})" if place in self._ends else ""
 
-    def step(self, z: int) -> int:
+    def norm(self, z: int) -> int:
+        """Where a lane adds up the gradient norm."""
         return next(i for i, a in enumerate(self.program.lanes[z]) if a.kind.sums_norm)
 
     def gradient(self, unit: str, k: int | None) -> Kind:

@@ -18,7 +18,7 @@ from engine.program.program import Action
 
 
 def _coverage(case: Case) -> Iterator[Complaint]:
-    """Each unit forward and backward, whole or in two parts, once per micro-batch, and one step on each lane."""
+    """Each unit forward and backward, whole or in two parts, once per micro-batch, and one norm on each lane."""
     for z, i, a in case.program:
         if a.kind.is_pass and case.passes.setdefault((a.kind, a.unit, a.microbatch), (z, i)) != (z, i):
             yield z, i, "this has been done already; each layer runs once per micro-batch."
@@ -39,7 +39,7 @@ def _coverage(case: Case) -> Iterator[Complaint]:
                     yield lane, len(case.program.lanes[lane]), f"{kind} {unit} mb{k} is missing."
     for z, actions in enumerate(case.program.lanes):
         if sum(a.kind.sums_norm for a in actions) != 1:
-            yield z, len(actions), "a lane has exactly one step."
+            yield z, len(actions), "a lane has exactly one norm."
 
 
 def _wanted(split: bool) -> tuple[Kind, ...]:
@@ -47,14 +47,15 @@ def _wanted(split: bool) -> tuple[Kind, ...]:
 
 
 def _order(case: Case) -> Iterator[Complaint]:
-    """Within a lane a unit follows its predecessor, its backward follows its forward, and the step ends the work."""
+    """Within a lane a unit follows its predecessor, its backward follows its forward, and the norm ends the work."""
     home = {unit: case.lane_of[s] for unit, s in case.stage_of.items()}
     pairs = [(a, b) for a, b in pairwise(home) if home[a] == home[b]]
     before, after = {b: a for a, b in pairs}, dict(pairs)
-    steps = [case.step(z) for z in range(case.pp)]
+    norms = [case.norm(z) for z in range(case.pp)]
     for z, i, a in case.program:
-        if i > steps[z] and (a.kind.is_pass or a.kind.sends or a.kind.receives):
-            yield z, i, "the step comes before it; a step ends with every rank, after all computations and messages."
+        if i > norms[z] and (a.kind.is_pass or a.kind.sends or a.kind.receives):
+            norm = case.program.lanes[z][norms[z]].kind
+            yield z, i, f"the {norm} comes before it; it is of all ranks, after all computations and messages."
         if a.kind.is_pass:
             for kind, unit in _predecessors(case, a, before, after):
                 first = case.passes[kind, unit, a.microbatch]
@@ -130,13 +131,34 @@ def _deadlock(case: Case) -> Iterator[Complaint]:
         yield stuck.lane, stuck.position, f"it waits for ever for {stuck.needs}."
 
 
+def _updates(case: Case) -> Iterator[Complaint]:
+    """Each bucket is updated once, after the norm, and then the lane ends; an older program's step does all of that."""
+    for z, lane in enumerate(case.program.lanes):
+        norm, done = case.norm(z), set[str]()
+        whole = lane[norm].kind.updates
+        for i, a in enumerate(lane):
+            if a.kind.updates and i != norm:
+                if whole or a.unit in done:
+                    yield z, i, f"{a.unit} has been updated already in this step."
+                if i < norm:
+                    yield z, i, "it needs norm first: gradients are clipped by the norm of all of them."
+                done.add(a.unit)
+            elif a.kind.ends and i < len(lane) - 1:
+                yield z, i, "the end is a lane's last action."
+        for name in () if whole else case.buckets[z]:
+            if name not in done:
+                yield z, len(lane), f"update {name} is missing."
+        if not whole and not lane[-1].kind.ends:
+            yield z, len(lane), "a lane ends with end, when all is there that is under way."
+
+
 def _parameters(case: Case) -> Iterator[Complaint]:
-    """ZeRO-3: a unit computes only between gather and release. ZeRO-1 and 2: the step's shards are gathered again."""
+    """ZeRO-3: a unit computes only between gather and release. ZeRO-1 and 2: updated shards are gathered again."""
     for z in range(case.pp):
         if case.zero == 3:
             yield from _gathered_around_use(case, z)
         elif case.zero:
-            yield from _gathered_after_step(case, z)
+            yield from _gathered_after_update(case, z)
 
 
 def _gathered_around_use(case: Case, z: int) -> Iterator[Complaint]:
@@ -161,15 +183,17 @@ def _gathered_around_use(case: Case, z: int) -> Iterator[Complaint]:
         yield z, len(lane), f"{name} is still gathered: release it before the step ends, or it is never sharded again."
 
 
-def _gathered_after_step(case: Case, z: int) -> Iterator[Complaint]:
-    lane, step = case.program.lanes[z], case.step(z)
-    gathered: set[str] = set()
+def _gathered_after_update(case: Case, z: int) -> Iterator[Complaint]:
+    lane = case.program.lanes[z]
+    gathered, updated = set[str](), set[str]()
     for i, a in enumerate(lane):
-        if a.kind is Kind.GATHER:
-            if i < step:
-                yield z, i, f"under ZeRO-{case.zero} parameters change in the step and are gathered after it."
+        if a.kind.updates:
+            updated |= {a.unit} if a.unit else set(case.buckets[z])
+        elif a.kind is Kind.GATHER:
+            if a.unit not in updated:
+                yield z, i, f"under ZeRO-{case.zero} parameters change in their update and are gathered after it."
             if a.unit in gathered:
-                yield z, i, f"{a.unit} has been gathered already since the step."
+                yield z, i, f"{a.unit} has been gathered already since its update."
             gathered.add(a.unit)
     for name, bucket in case.named[z].items():
         if name not in gathered:
@@ -200,7 +224,8 @@ def _reductions(case: Case) -> Iterator[Complaint]:
 
 
 def _reduced_once(case: Case, z: int, wanted: dict[str, dict[Action, None]]) -> Iterator[Complaint]:
-    step, done = case.step(z), set[Action]()
+    at, done = case.norm(z), set[Action]()
+    norm = case.program.lanes[z][at].kind
     for i, a in enumerate(case.program.lanes[z]):
         if a.kind is Kind.REDUCE:
             key = _sum(a)
@@ -212,15 +237,15 @@ def _reduced_once(case: Case, z: int, wanted: dict[str, dict[Action, None]]) -> 
                 )
             if key in done:
                 yield z, i, "this has been reduced already, and would count double."
-            if i > step:
-                yield z, i, "the step has used these gradients already: reduce them before the step."
+            if i > at:
+                yield z, i, f"the {norm} has used these gradients already: reduce them before the {norm}."
             done.add(key)
     for key in (key for keys in wanted.values() for key in keys if key not in done):
         which = f"{key.unit} mb{key.microbatch}" if key.microbatch is not None else key.unit
         yield (
             z,
-            step,
-            f"the gradients of {which} are not reduced over {key.axis} before the step: it needs {key} first.",
+            at,
+            f"the gradients of {which} are not reduced over {key.axis} before the {norm}: it needs {key} first.",
         )
 
 
@@ -284,4 +309,5 @@ RULES: tuple[Rule, ...] = (
     _posting_order,
     _parameters,
     _reductions,
+    _updates,
 )

@@ -75,14 +75,20 @@ def bound_in_flight(lane: Sequence[Action], axes: Collection[str], most: int) ->
     return out
 
 
-def finish(buckets: Sequence[Bucket], *, zero: int, tie: str | None) -> list[Action]:
-    """The end of a step: sum tied gradients, step, and gather what ZeRO-1 and 2 updated in shards."""
+def finish(buckets: Sequence[Bucket], *, zero: int, tie: str | None, overlap: bool) -> list[Action]:
+    """The end of a step: sum tied gradients, then the norm, and update what is used first in the next step first.
+
+    What ZeRO-1 and 2 update in shards is gathered: under the updates that follow, or without overlap after them all.
+    """
     out: list[Action] = []
     if tie:
         tied = next(bucket for bucket in buckets if bucket.name == tie)
         out += [Action(Kind.WAIT, tie, axis=axis) for axis in tied.reduce_axes[-1:]]
         out.append(Action(Kind.REDUCE, tie, axis="tie", op="all_reduce"))
-    out.append(Action(Kind.STEP))
-    if zero in (1, 2):
-        out += [Action(Kind.GATHER, b.name, axis=b.shard_axis, op="all_gather") for b in reversed(buckets)]
-    return out
+    last_first = buckets[::-1]
+    updates = [Action(Kind.UPDATE, bucket.name) for bucket in last_first]
+    gathers = [Action(Kind.GATHER, b.name, axis=b.shard_axis, op="all_gather") for b in last_first if zero in (1, 2)]
+    both = (
+        [a for pair in zip(updates, gathers, strict=True) for a in pair] if gathers and overlap else updates + gathers
+    )
+    return [*out, Action(Kind.NORM), *both, Action(Kind.END)]
