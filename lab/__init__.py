@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from engine.job.job import Job
-    from engine.planner.search import Search
+    from engine.planner.result import Search
     from engine.program.program import Program
     from lab.learning.exercises.shown import Shown
     from lab.learning.exercises.verdict import Verdict

@@ -14,7 +14,7 @@ from dashboard.page.render import escaped
 from dashboard.runs import cached_runs
 from engine.job.errors import JobRefused
 from engine.job.job import Job
-from engine.planner.search import Candidate, Search
+from engine.planner.result import Candidate, Search
 from engine.prediction.published_models import PRESETS, preset
 from lab.running.downscale import scaled_down, what_changed
 from lab.running.planning import plan

@@ -70,7 +70,7 @@ def members(
     ranks = [
         Member(
             f"rank {rank} ({mesh.coordinate(rank)})",
-            "engine.execution.worker:run_rank",
+            "engine.execution.fork_server_rank:run_member",
             common | {"rank": rank, "program": program,
                       "device": f"cuda:{rank}" if backend.device == "cuda" else "cpu"},
         )
@@ -80,5 +80,10 @@ def members(
         return ranks
     return [
         *ranks,
-        Member("reference", "engine.execution.worker:run_reference", common | {"device": "cpu"}, group="reference"),
+        Member(
+            "reference",
+            "engine.execution.fork_server_rank:run_reference",
+            common | {"device": "cpu"},
+            group="reference",
+        ),
     ]

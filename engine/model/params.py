@@ -9,7 +9,7 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, Literal
 
 from engine.job.axes import AXES, dividing
-from engine.model.family import family_of
+from engine.job.families import FAMILIES
 from engine.model.unit_kinds import kind_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def padded_vocab(model: Model, tp: int) -> int:
 
 def unit_params(model: Model, tp: int, unit: str) -> tuple[Param, ...]:
     """The parameters of one unit under tensor-parallel degree `tp`, by their full names."""
-    local = family_of(model).params(model, tp, kind_of(unit).name)
+    local: tuple[Param, ...] = FAMILIES[model.family].params(model, tp, kind_of(unit).name)
     return tuple(replace(p, name=f"{unit}.{p.name}") for p in local)
 
 
@@ -78,7 +78,7 @@ def batch_cuts(model: Model, degrees: Mapping[str, int], unit: str) -> tuple[str
 @lru_cache(maxsize=256)
 def _sizes(model: Model, degrees: tuple[tuple[str, int], ...], kind: str) -> tuple[int, int, tuple[str, ...]]:
     of = dict(degrees)
-    params = family_of(model).params(model, of.get("tp", 1), kind)
+    params: tuple[Param, ...] = FAMILIES[model.family].params(model, of.get("tp", 1), kind)
     whole = sum(p.local_size(of) for p in params if not p.is_cut("tensors"))
     cuts = dict.fromkeys(p.is_cut("batch") for p in params)
     if len(cuts) > 1:

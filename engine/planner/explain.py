@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from engine.cluster.cluster import Cluster
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.planner.plans import Space, shapes
-
-if TYPE_CHECKING:
-    from engine.planner.search import Candidate, Search
+from engine.planner.result import Candidate, Search
 
 PART_WORDS = {
     "compute": "computing", "recompute": "computing activations again", "tensor": "tensor collectives",

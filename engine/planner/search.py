@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -20,9 +19,11 @@ from engine.cluster.roofline import peak_flops
 from engine.job.job import Job
 from engine.planner.estimate.estimate import PARTS, Estimator
 from engine.planner.estimate.memory import CATEGORIES
+from engine.planner.explain import sentences
 from engine.planner.plans import Space, shapes, variants
 from engine.planner.refusals import check_gpus, check_model, reserve_of, why_empty, why_unfit
-from engine.planner.table import Dropped, Legal, PlanTable, fitting
+from engine.planner.result import Candidate, Search
+from engine.planner.table import Legal, PlanTable, fitting
 from engine.prediction.formulas import model_flops
 from engine.prediction.peak_memory import predicted_memory
 from engine.prediction.published_models import Preset, preset
@@ -30,57 +31,6 @@ from engine.prediction.simulate import simulate
 
 KEPT = 100
 """Plans that a search hands back as jobs, best first."""
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A plan that fits. memory: bytes by category on the pipeline rank that holds most. components: seconds by PARTS of
-    the estimate. refined: whether `seconds` is the replay's, and `bytes` the exact peak of
-    `engine.prediction.peak_memory`."""
-
-    job: Job
-    seconds: float
-    mfu: float
-    tokens_per_second: float
-    memory: dict[str, int]
-    bytes: int
-    components: dict[str, float]
-    refined: bool = False
-
-    @property
-    def estimate(self) -> float:
-        """Seconds in closed form, before any replay."""
-        return sum(self.components.values())
-
-    @property
-    def bubble(self) -> float:
-        """Part of the step that the busiest pipeline rank idles because of the schedule or unequal stages."""
-        return self.components["bubble"] / self.estimate
-
-
-@dataclass(frozen=True, eq=False)
-class Search:
-    """What a search found.
-
-    ranked: the best plans that fit, those replayed before the others, each fastest first. nearest: by knob, the plan
-    that differs from the winner in it and as little as possible else. legal, fitting: how many plans there were.
-    limit_bytes: memory of a device, less the reserve. terms: the convention in which model state is counted.
-    """
-
-    ranked: tuple[Candidate, ...]
-    nearest: dict[str, Candidate]
-    dropped: tuple[Dropped, ...]
-    legal: int
-    fitting: int
-    gpus: int
-    idle_gpus: int
-    limit_bytes: int
-    terms: str
-    sentences: tuple[str, ...] = ()
-
-    @property
-    def winner(self) -> Candidate:
-        return self.ranked[0]
 
 
 def search(
@@ -104,8 +54,6 @@ def search(
     Raises `JobRefused` in one sentence: an option that is wrong, no legal plan, a cluster too small, or a model that
     fits nowhere.
     """
-    from engine.planner.explain import sentences
-
     space = Space.of(_job(preset_or_job), fixed or {})
     check_gpus(cluster, gpus)
     check_model(space)

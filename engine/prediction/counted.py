@@ -38,7 +38,7 @@ def model_flops(job: Job) -> int:
     plain = replace(job, plan=replace(job.plan, tp=1, recompute="none", sequence_parallel=False))
     found = unit_templates(plain, BACKEND)
     kinds = [kind_of(unit).name for unit in compute_units(job.model)]
-    one = sum(found[kind.name, name][0].flops for name in kinds for kind in (Kind.FORWARD, Kind.BACKWARD))
+    one = sum(found[kind.name, name][0].cost.flops for name in kinds for kind in (Kind.FORWARD, Kind.BACKWARD))
     return one * job.plan.microbatches * job.plan.replicas
 
 
@@ -51,5 +51,5 @@ def tensor_bytes(job: Job, lane: int) -> dict[tuple[str, str], int]:
         known = unit_templates(job, BACKEND, split=split) | known
     for a in actions:
         for piece in known[a.kind.name, kind_of(a.unit).name][1:]:
-            total[piece.group, piece.op] += piece.logical_bytes
+            total[piece.group, piece.op] += piece.cost.logical_bytes
     return dict(total)

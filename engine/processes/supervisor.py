@@ -229,7 +229,7 @@ class Supervisor:
                 continue
             child.settled = True
             if frame.kind == RAISED:
-                self._troubles.append(root_cause.raised(child.index, *pickle.loads(frame.body)))
+                self._troubles.append(root_cause.raised(child.index, pickle.loads(frame.body)))
 
     def _reap(self, child: Child) -> None:
         """See whether it has ended, and why. What it still said comes first: it may have said that it was done."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import math
-import re
+import os
 import threading
 import time
 from collections import defaultdict
@@ -22,6 +22,7 @@ from lab.store.stored_run import Known, StoredRun
 
 if TYPE_CHECKING:
     from engine.job.job import Job
+    from engine.processes.root_cause import SystemTrouble
     from engine.program.program import Program
     from engine.recording.tables import Recording
     from lab.store.summary import Outcome
@@ -114,7 +115,7 @@ class Execution:
             raise trouble from error
         except RunFailed as error:
             self._end_early("failed", str(error))
-            if (full := self._disk_trouble(str(error.failure.cause))) is not None:
+            if (full := self._disk_trouble(error.failure.system)) is not None:
                 raise full from error
             raise
         except BaseException as error:
@@ -206,6 +207,7 @@ class Execution:
 
     def _finish(self) -> StoredRun:
         self._tell("finishing")
+        assert self.reference is not None or not self.parity, "the ranks compared with a reference that nobody heard of"
         resident, fingerprints = self._told("rss_bytes"), self._told("fingerprint")
         return self._keep(replace(self.info, status="finished", resident_bytes=resident, fingerprints=fingerprints))
 
@@ -226,12 +228,11 @@ class Execution:
         inside = path.is_relative_to(self.store.root) and error.errno in FOLDER_TROUBLE
         return StoreError.writing(path, error) if inside or error.errno in DISK_TROUBLE else None
 
-    def _disk_trouble(self, cause: str) -> StoreError | None:
-        """The cause of a rank's failure, if it is that it could not write its rows."""
-        found = re.search(r"OSError: \[Errno (\d+)\] ([^:]+)(?:: '(.+?)')?", cause)
-        if found is None or int(found[1]) not in DISK_TROUBLE:
+    def _disk_trouble(self, told: SystemTrouble | None) -> StoreError | None:
+        """What a rank was refused by its system, if it is that it could not write its rows."""
+        if told is None or told.errno not in DISK_TROUBLE:
             return None
-        return StoreError.writing(Path(found[3] or self.folder), OSError(int(found[1]), found[2]))
+        return StoreError.writing(Path(told.filename or self.folder), OSError(told.errno, os.strerror(told.errno)))
 
     def _keep(self, info: RunInfo) -> StoredRun:
         """Makes the tables and the summary; `run.json` comes last, so that "finished" means everything is
@@ -265,21 +266,27 @@ class Execution:
         """Writes the metrics again with the reference losses, which may arrive after the steps they
         belong to.
         """
+        from engine.recording.live_files import metric_line
+
         path = self.folder / "live" / "metrics.jsonl"
         if self.reference is None or not path.exists():
             return
         pairs = zip(self.metrics, self.reference["losses"], strict=False)
-        write_whole(path, "".join(json.dumps(row._replace(reference_loss=loss)) + "\n" for row, loss in pairs))
+        write_whole(path, "".join(metric_line(row._replace(reference_loss=loss)) for row, loss in pairs))
 
     def _outcome(self) -> Outcome:
         from lab.store.summary import Outcome
 
-        def worst(name: str) -> float | None:
-            found = [report[name] for report in self.finished.values() if report.get(name) is not None]
-            return max(found, key=lambda x: (math.isnan(x), x)) if found else None
-
         whole = len(self.metrics) == self.job.training.steps
         reference = self.reference if whole and len(self.finished) == self.job.world_size else None
+
+        def worst(name: str) -> float | None:
+            """NaN if any rank says so, or says nothing: the weights of one rank do not speak for another's."""
+            if reference is None:
+                return None
+            told = [report.get(name) for report in self.finished.values()]
+            return max((math.nan if x is None else x for x in told), key=lambda x: (math.isnan(x), x))
+
         return Outcome(
             reference_losses=None if reference is None else reference["losses"],
             reference_grad_norms=None if reference is None else reference["grad_norms"],

@@ -10,7 +10,7 @@ from engine.job.job import Job
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from engine.planner.search import Candidate, Search
+    from engine.planner.result import Candidate, Search
 
 DEFAULT_CLUSTER = "a100-dgx"
 SHOWN = 5

@@ -52,7 +52,7 @@ def test_a_few_executions_give_the_costs_of_all_sizes_exactly(tp: int, scatter: 
         for (kind, unit), template in unit_templates(job, "nccl").items():
             if (kind, unit) == ("backward", "embedding"):
                 continue  # a scatter whose operators depend on the device; it costs next to nothing
-            wanted = [getattr(template[0], name) for name in COSTS]
+            wanted = [getattr(template[0].cost, name) for name in COSTS]
             found = known.columns(kind, unit, tp, scatter, "none", np.array([float(b)]))[:, 0]
             assert found == pytest.approx(wanted, rel=1e-9), (b, kind, unit)
 
@@ -60,8 +60,8 @@ def test_a_few_executions_give_the_costs_of_all_sizes_exactly(tp: int, scatter: 
 def test_recomputing_a_block_costs_what_its_forward_does() -> None:
     job = Job.from_options(preset("llama2-7b").job, tp=2, recompute="full", batch=2, microbatches=1)
     found = unit_templates(job, "nccl")
-    own = [getattr(found["recompute", "block"][0], name) for name in COSTS]
-    assert own == [getattr(found["forward", "block"][0], name) for name in COSTS]
+    own = [getattr(found["recompute", "block"][0].cost, name) for name in COSTS]
+    assert own == [getattr(found["forward", "block"][0].cost, name) for name in COSTS]
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
@@ -72,7 +72,7 @@ def test_the_optimizer_step_of_small_models_foretells_that_of_large_ones(zero: i
         sum(b.shard for b in buckets), sum(b.padded for b in buckets), len(buckets)
     )
     own = step_template(job, 1, "nccl")[0]
-    assert found == pytest.approx([getattr(own, name) for name in COSTS], rel=0.01)
+    assert found == pytest.approx([getattr(own.cost, name) for name in COSTS], rel=0.01)
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("example-12-layer", 16), ("llama2-7b", 64)])

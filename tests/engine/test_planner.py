@@ -14,7 +14,8 @@ from engine.job import rules
 from engine.job.errors import JobRefused
 from engine.job.job import Job, Model, Training
 from engine.planner.explain import crosses_nodes, idle_note
-from engine.planner.search import Search, search
+from engine.planner.result import Search
+from engine.planner.search import search
 from engine.prediction.formulas import model_flops
 from engine.prediction.published_models import preset
 from engine.prediction.rehearsal import meta_templates, template_cache

@@ -62,7 +62,7 @@ def test_replicas_of_sharded_groups_run_with_parity_and_sum_slices(run: Run) -> 
     assert run.job.world_size == 4 and run.summary["mesh"] == {"dp": 2, "tp": 1, "pp": 1, "rp": 2}
     mine = [row for row in run.recording.op_rows() if (row.rank, row.step, row.stream) == (1, 1, "rp")]
     slices = {b.name: b.shard * 4 for b in lane_buckets(run.job, 0)}
-    assert len(slices) > 1 and {row.unit: row.logical_bytes for row in mine} == slices, "2(n-1)/n · S with n = 2"
+    assert len(slices) > 1 and {row.unit: row.cost.logical_bytes for row in mine} == slices, "2(n-1)/n · S with n = 2"
     assert {tuple(row.peers) for row in mine} == {(1, 3)} and {row.op for row in mine} == {"all_reduce"}
     along = {row["axis"]: row for row in run.summary["communication"] if row["op"] == "all_reduce"}
     assert along["rp"]["logical_bytes"] == sum(slices.values())

@@ -59,7 +59,7 @@ class UnitCosts:
             return ()
         t = max(self._splits(scatter))
         template = self._templates(t, 1, scatter, recompute)[kind, unit]
-        return tuple((p.op, int(full_bytes(p.op, t, p.logical_bytes))) for p in template[1:])
+        return tuple((p.op, int(full_bytes(p.op, t, p.cost.logical_bytes))) for p in template[1:])
 
     def _splits(self, scatter: bool) -> list[int]:
         """The tensor degrees above 1 that can be executed: under sequence parallelism they divide the sequence."""
@@ -67,7 +67,7 @@ class UnitCosts:
 
     def _executed(self, tp: int, b: int, scatter: bool, recompute: Recompute, kind: str, unit: str) -> Floats:
         piece = self._templates(tp, b, scatter, recompute)[kind, unit][0]
-        return np.array([getattr(piece, name) for name in COSTS], np.float64)
+        return np.array([getattr(piece.cost, name) for name in COSTS], np.float64)
 
     def _templates(self, tp: int, b: int, scatter: bool, recompute: Recompute) -> dict[tuple[str, str], Template]:
         key = (tp, b, scatter, recompute)
@@ -109,10 +109,10 @@ def step_costs(job: Job, zero: int, backend: str, kept: Path | None = None) -> S
         training = Training(batch=dp, precision=job.training.precision, clip=job.training.clip)
         small = Job(model=model, plan=plan, training=training)
         buckets = lane_buckets(small, 0)
-        piece = step_template(small, 0, backend, kept)[0]
+        cost = step_template(small, 0, backend, kept)[0].cost
         rows.append((sum(b.shard for b in buckets), sum(b.padded for b in buckets), 1, len(buckets)))
-        touched.append(piece.touched_bytes)
-        operators.append(piece.operators)
+        touched.append(cost.touched_bytes)
+        operators.append(cost.operators)
     table = np.array(rows, np.float64)
     per = np.linalg.lstsq(table[:, :3], np.array(touched, np.float64), rcond=None)[0]
     each = np.linalg.lstsq(table[:, [3, 2]], np.array(operators, np.float64), rcond=None)[0]

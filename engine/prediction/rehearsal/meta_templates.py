@@ -6,6 +6,7 @@ Meta tensors have shapes and no data, so the runtime, the layers and the optimiz
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -27,7 +28,8 @@ from engine.program.schedules.one_f_one_b import gpipe
 from engine.program.schedules.zero_bubble import zb_h1
 from engine.program.streams import COMPUTE_STREAM
 from engine.recording.ledger import Ledger
-from engine.recording.recorder import Recorder, Row
+from engine.recording.recorder import Recorder
+from engine.recording.tables import Op
 
 META = torch.device("meta")
 
@@ -42,7 +44,7 @@ class SilentComm(Comm):
     def _start(self, axis: str, collective: Callable[..., dist.Work | None], *tensors_and_op: Any) -> dist.Work:
         return Done()
 
-    def _row(self, op: str, axis: str, tensor: Tensor, stream: str, action: Action | None) -> Row:
+    def _row(self, op: str, axis: str, tensor: Tensor, stream: str, action: Action | None) -> Op:
         row = super()._row(op, axis, tensor, stream, action)
         self.axes[row.seq] = axis
         return row
@@ -116,17 +118,13 @@ def _groups(job: Job, rank: int) -> dict[str, Group]:
     return {axis: Group(axis, tuple(mesh.group(axis, rank)), None) for axis in mesh.axes}
 
 
-def _template(own: Row, rows: list[Row], axes: dict[int, str]) -> Template:
+def _template(own: Op, rows: list[Op], axes: dict[int, str]) -> Template:
     children = [row for row in rows if row.parent == own.seq]
     return tuple(_piece(row, axes.get(row.seq, "")) for row in (own, *children))
 
 
-def _piece(row: Row, axis: str) -> Piece:
-    child = row.parent >= 0
+def _piece(row: Op, axis: str) -> Piece:
+    name = row.name if row.parent >= 0 else ""
     return Piece(
-        stream=row.stream, kind=row.kind, name=row.name if child else "", op=row.op, axis=axis, group=row.group,
-        flops=row.cost.flops, touched_bytes=row.cost.touched_bytes, matmuls=row.cost.matmuls,
-        matmul_bytes=row.cost.matmul_bytes, operators=row.cost.operators, before_flops=row.before_flops,
-        batched_flops=row.cost.batched_flops, batched_bytes=row.cost.batched_bytes,
-        logical_bytes=row.logical_bytes, wire_bytes=row.wire_bytes,
-    )  # fmt: skip
+        stream=row.stream, kind=row.kind, name=name, op=row.op, axis=axis, group=row.group, cost=replace(row.cost)
+    )

@@ -45,9 +45,9 @@ def prepare() -> None:
 
     torch.set_num_threads(1)
     try:
-        importlib.import_module("engine.execution.worker")
+        importlib.import_module("engine.execution.fork_server_rank")
     except ModuleNotFoundError as missing:
-        if missing.name != "engine.execution.worker":
+        if missing.name != "engine.execution.fork_server_rank":
             traceback.print_exc()
     except Exception:  # the members will meet it again, and report it
         traceback.print_exc()
