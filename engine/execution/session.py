@@ -16,6 +16,9 @@ from engine.job.registry import plugged_in
 from engine.processes.launch import Member
 from engine.program.program import Program
 
+PRELOAD = ("engine.execution.fork_server_rank",)
+"""What a fork server loads before it forks ranks; see `engine.processes.launch.launch`."""
+
 
 @dataclass(frozen=True)
 class Backend:

@@ -9,8 +9,8 @@ from engine.job.job import Job
 from engine.model.params import unit_size
 from engine.model.unit_kinds import kind_of
 from engine.model.units import compute_units, needs
-from engine.prediction.rehearsal.template_cache import unit_templates
-from engine.prediction.rehearsal.templates import Templates
+from engine.prediction.op_templates.template_cache import unit_templates
+from engine.prediction.op_templates.templates import Templates
 from engine.program.compile import compile_job
 from engine.program.kinds import Kind
 
@@ -23,13 +23,13 @@ def parameters(job: Job) -> int:
 
 
 def activation_bytes(job: Job, unit: str) -> int:
-    from engine.prediction.rehearsal.meta_templates import saved_bytes  # torch, seconds to import
+    from engine.prediction.op_templates.meta_templates import saved_bytes  # torch, seconds to import
 
     return saved_bytes(job)[kind_of(unit).name]
 
 
 def held_for_weight_bytes(job: Job, unit: str) -> int:
-    from engine.prediction.rehearsal.meta_templates import left_bytes
+    from engine.prediction.op_templates.meta_templates import left_bytes
 
     return left_bytes(job).get(kind_of(unit).name, 0)  # a source's backward is not split
 

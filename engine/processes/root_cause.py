@@ -15,7 +15,7 @@ from enum import IntEnum
 from engine.processes.status.board import Note, Phase, StatusBoard
 
 SHOWN_OTHERS, SHOWN_LINES = 4, 20  # in a failure's message
-SERVER = -1  # the nursery, in place of a member's index
+SERVER = -1  # the fork server, in place of a member's index
 WAITS = (Phase.WAITING, Phase.AWAITING)
 
 _PEER_GONE = re.compile(

@@ -1,4 +1,8 @@
-"""What a recording says: bubble, idle time and its causes, overlap, memory, communication. Pure functions."""
+"""What a recording says: bubble, idle time and its causes, overlap, memory, communication. Pure functions.
+
+It takes a recording and its job, or anything with the shape of `recorded_run.RecordedRun`, and may import the engine
+and the words of `lab.wording`, but no room of the lab. Start with `step/step_ops.py`, the table that the rest reads.
+"""
 
 from engine.prediction.replay.rows import recorded_steps
 from lab.analysis.communication import bytes_between, communication, communication_matrix

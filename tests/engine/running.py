@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.execution.reference import reference_path
-from engine.execution.session import choose_backend, members
+from engine.execution.session import PRELOAD, choose_backend, members
 from engine.job.job import Job
 from engine.job.rules import check
 from engine.prediction.peak_memory import predicted_memory
@@ -91,6 +91,7 @@ def train(
             log_path=run_dir / "log.txt",
             run_json=None,
             on_event=lambda _, event: events[event["event"]].append(event),
+            preload=PRELOAD,
         )
         ops, memory = read_live(run_dir)
     steps = sorted((e for e in events["step"] if e["rank"] == 0), key=lambda e: e["step"])

@@ -39,7 +39,7 @@ class PretendedLaunch:
         self.reference_silent = False
         self.before_step: Callable[[Path, int], None] = lambda folder, step: None
 
-    def warm(self) -> None:
+    def warm(self, preload: Sequence[str]) -> None:
         self.warmed += 1
 
     def __call__(
@@ -51,6 +51,7 @@ class PretendedLaunch:
         status_path: Path | None = None,
         on_event: OnEvent,
         cancel: threading.Event | None = None,
+        preload: Sequence[str],
     ) -> None:
         self.calls += 1
         job, parity = members[0].payload["job"], members[0].payload["reference"] is not None

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from engine.job.errors import Unknown
 from engine.job.mesh import Mesh
+from engine.prediction.op_templates.templates import SELF, Piece
 from engine.prediction.rehearsal.script import Part
-from engine.prediction.rehearsal.templates import SELF, Piece
 from engine.prediction.replay.rows import whole
 from engine.recording.columns import COLUMNS, table_of_arrays
 from engine.recording.tables import Op

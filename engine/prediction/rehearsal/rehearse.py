@@ -1,6 +1,6 @@
 """Rehearsal: the recording of any job without its processes, however large the model.
 
-Each distinct unit is executed once, at full size, on the meta device (`engine.prediction.rehearsal.meta_templates`);
+Each distinct unit is executed once, at full size, on the meta device (`engine.prediction.op_templates.meta_templates`);
 the rows found there are stamped out for every action of the program. A rehearsed recording holds the operations that
 the real run would record, in the same order, without times: a replay gives it those.
 """
@@ -38,7 +38,7 @@ def rehearse(
     """One step of `job`, as `ranks` (default: all) would record it.
 
     program: of a schedule written by hand; it must have been checked. backend: whose wire bytes are counted. kept: a
-    folder to keep templates in, see `engine.prediction.rehearsal.template_cache`.
+    folder to keep templates in, see `engine.prediction.op_templates.template_cache`.
     """
     program, mesh = program or compile_job(job), mesh_of(job)
     chosen = range(mesh.size) if ranks is None else ranks

@@ -10,8 +10,8 @@ from engine.job.job import Job
 from engine.model.buckets import lane_buckets
 from engine.model.unit_kinds import kind_of
 from engine.model.units import boundary_bytes
-from engine.prediction.rehearsal.template_cache import alone_templates, unit_templates
-from engine.prediction.rehearsal.templates import WAIT, Template, Templates, communication_template
+from engine.prediction.op_templates.template_cache import alone_templates, unit_templates
+from engine.prediction.op_templates.templates import WAIT, Template, Templates, communication_template
 from engine.program.dependencies import Waits
 from engine.program.kinds import Kind
 from engine.program.program import Action, boundary

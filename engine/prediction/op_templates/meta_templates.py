@@ -21,7 +21,7 @@ from engine.job.mesh import mesh_of
 from engine.model.family import family_of
 from engine.model.params import Param
 from engine.model.unit_kinds import kind_of
-from engine.prediction.rehearsal.templates import SELF, WAIT, Piece, Template, Templates, unit_job
+from engine.prediction.op_templates.templates import SELF, WAIT, Piece, Template, Templates, unit_job
 from engine.program.compile import compile_lanes
 from engine.program.program import Action, Program
 from engine.program.schedules.one_f_one_b import gpipe
@@ -61,7 +61,7 @@ def _empty(param: Param) -> Tensor:
 
 def execute_units(job: Job, backend: str, split: bool = False) -> Templates:
     """(action kind, unit kind) → template of every computation of a job of
-    `engine.prediction.rehearsal.templates.unit_job`.
+    `engine.prediction.op_templates.templates.unit_job`.
 
     split: with backwards in two parts.
     """
@@ -102,7 +102,7 @@ def _executed(job: Job, backend: str, split: bool) -> tuple[Templates, dict[str,
 
 def execute_alone(job: Job, lane: int, actions: Sequence[Action], backend: str) -> Templates:
     """(action kind, bucket) → template of actions on a lane of a job of
-    `engine.prediction.rehearsal.templates.step_job`, done one after the other and nothing else.
+    `engine.prediction.op_templates.templates.step_job`, done one after the other and nothing else.
     """
     rank = mesh_of(job).rank(pp=lane)
     comm = SilentComm(rank, _groups(job, rank), backend)

@@ -18,7 +18,7 @@ from pathlib import Path
 from engine.execution.reference import prune, source
 from engine.job.job import Job
 from engine.model.buckets import lane_buckets
-from engine.prediction.rehearsal.templates import Piece, Template, Templates, step_job, unit_job
+from engine.prediction.op_templates.templates import Piece, Template, Templates, step_job, unit_job
 from engine.program.kinds import Kind
 from engine.program.program import Action
 from engine.recording.tables import OpCost
@@ -54,7 +54,7 @@ def step_template(job: Job, lane: int, backend: str, folder: Path | None = None)
 @lru_cache(maxsize=512)
 def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) -> Templates:
     def make() -> Templates:
-        from engine.prediction.rehearsal.meta_templates import execute_units  # torch, seconds to import
+        from engine.prediction.op_templates.meta_templates import execute_units  # torch, seconds to import
 
         return execute_units(job, backend, split)
 
@@ -64,7 +64,7 @@ def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) ->
 @lru_cache(maxsize=512)
 def _alone_templates(job: Job, lane: int, actions: tuple[Action, ...], backend: str, folder: Path | None) -> Templates:
     def make() -> Templates:
-        from engine.prediction.rehearsal.meta_templates import execute_alone
+        from engine.prediction.op_templates.meta_templates import execute_alone
 
         return execute_alone(job, lane, actions, backend)
 
