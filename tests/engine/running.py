@@ -74,6 +74,11 @@ def assert_ledger_as_predicted(run: Trained) -> None:
             assert (peaks[category], held[category]) == (predicted[f"{category}_peak"], 0), category
 
 
+def one_process_of(job: Job) -> Path:
+    """Where the one-process run that `train` compares `job` with is kept while the tests run."""
+    return reference_path(job, Path(_REFERENCES.name))
+
+
 def train(
     *, parity: bool = True, reference: Path | None = None, program: Program | None = None, **options: Any
 ) -> Trained:
@@ -85,7 +90,7 @@ def train(
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder)
         (run_dir / "live").mkdir()
-        compared = (reference or reference_path(job, Path(_REFERENCES.name))) if parity else None
+        compared = (reference or one_process_of(job)) if parity else None
         launch(
             members(job, run_dir, backend=choose_backend(job.world_size, 0), reference=compared, program=program),
             log_path=run_dir / "log.txt",
