@@ -16,6 +16,7 @@ lint: .venv/.installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 notebooks: .venv/.installed-for-tests
 	$(BIN)/python -m notebooks.build

@@ -16,7 +16,7 @@ from lab.cli.ports import LOOPBACK
 
 def _load_torch() -> None:
     """The first preview of a plan would wait for it; loaded while the first page is drawn, it would take a core."""
-    import engine.prediction.rehearsal.meta_templates  # noqa: F401
+    import engine.prediction.op_templates.meta_templates  # noqa: F401
 
 
 MIDDLEWARE = [

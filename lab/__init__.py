@@ -6,6 +6,10 @@
 
 Importing this is quick and loads neither torch nor plotly; both come when they are first needed. Ranks have torch in
 processes of their own; `simulate` and `plan` load it here the first time that a model of some shape is counted.
+
+Its rooms import from the ground up: analysis, store, running and views, then `facade`, launcher, learning and live,
+then widgets and cli; none of them imports this file. Start with the functions below, then `facade.py` and
+`running/execute.py`.
 """
 
 from __future__ import annotations
@@ -20,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from engine.job.job import Job
-    from engine.planner.search import Search
+    from engine.planner.result import Search
     from engine.program.program import Program
+    from engine.program.schedules.text import Written
     from lab.learning.exercises.shown import Shown
     from lab.learning.exercises.verdict import Verdict
     from lab.running.execution import OnProgress
@@ -71,12 +76,8 @@ def run(
     """
     from lab.running.execute import run_job
 
-    if _by_hand(options.get("schedule")):
-        if program is not None:
-            raise ValueError("program and a schedule written by hand both say what to run: leave one of the two out.")
-        program = _scheduled(job, options)
-        options.pop("schedule")
-    return Run.of(run_job(_job(job, options), parity=parity, program=program, on_progress=on_progress, cancel=cancel))
+    by_hand = _by_hand(program, options)
+    return Run.of(run_job(_job(job, options), parity=parity, by_hand=by_hand, on_progress=on_progress, cancel=cancel))
 
 
 def simulate(
@@ -99,10 +100,8 @@ def simulate(
     """
     from lab.running import simulation
 
-    if _by_hand(schedule := options.get("schedule")):
-        options.pop("schedule")
-        options["by_hand"] = schedule
-    return Run.of(simulation.simulate(model, job, program, keep, **options))
+    by_hand = _by_hand(program, options)
+    return Run.of(simulation.simulate(model, job, by_hand, keep, **options))
 
 
 def _job(base: Job | str | Path | None, options: dict[str, Any]) -> Job:
@@ -113,18 +112,15 @@ def _job(base: Job | str | Path | None, options: dict[str, Any]) -> Job:
     return Job.from_options(base, **options)
 
 
-def _by_hand(schedule: Any) -> bool:
-    """Whether `schedule` is one itself, not the name of one."""
-    return callable(schedule) or (isinstance(schedule, str) and len(schedule.split()) > 1)
-
-
-def _scheduled(base: Job | str | Path | None, options: dict[str, Any]) -> Program:
-    from engine.job import rules
-    from engine.program.handwritten import schedule_program
-
-    job = _job(base, {name: value for name, value in options.items() if name != "schedule"})
-    rules.check(job)
-    return schedule_program(job, options["schedule"])
+def _by_hand(program: Program | None, options: dict[str, Any]) -> Program | Written | None:
+    """What is to be run in place of what the plan compiles to; a schedule among the options is taken out of them."""
+    schedule = options.get("schedule")
+    if not callable(schedule) and not (isinstance(schedule, str) and len(schedule.split()) > 1):
+        return program  # the schedule, if there is one, is named
+    if program is not None:
+        raise ValueError("program and a schedule written by hand both say what to run: leave one of the two out.")
+    written: Written = options.pop("schedule")
+    return written
 
 
 def plan(*, model: str | Job, cluster: str = "a100-dgx", gpus: int, refine: int = 5, **fixed: Any) -> Search:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dashboard.data import cached_runs
+from dashboard.launching.no_runs import no_runs
 from dashboard.page import timeline_window
-from dashboard.page.no_runs import no_runs
 from dashboard.page.query_params import choose, choose_some
 from dashboard.page.render import told
-from dashboard.runs import cached_runs, comparison
+from dashboard.runs import comparison
 from engine.job.errors import JobRefused
 from lab.analysis.comparison.lines import MOST_COMPARED, refuse
 from lab.store.clusters import cluster_names

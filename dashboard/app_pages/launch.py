@@ -6,17 +6,17 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard.data import cached_runs
 from dashboard.launching.form import fill, job_form, label
 from dashboard.launching.plan_preview import meaning
 from dashboard.launching.queue_actions import start, watch
 from dashboard.page.error_box import in_words
 from dashboard.page.render import escaped
-from dashboard.runs import cached_runs
 from engine.job.errors import JobRefused
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
 from lab.cli.as_command import command_line
-from lab.running.execute import refuse
+from lab.running.execute import CheckedJob, checked
 from lab.running.experiments import PRESETS, jobs_of
 from lab.store.notes import LONGEST_NAME
 from lab.store.store import StoreError
@@ -73,11 +73,11 @@ def _variants() -> tuple[str, tuple[Any, ...]]:
     return knob, tuple(values)
 
 
-def _start(jobs: list[Job], name: str, knob: str, parity: bool) -> None:
-    names = [name if len(jobs) == 1 else f"{name} {knob}={job.options()[knob]}".strip() for job in jobs]
+def _start(wished: list[CheckedJob], name: str, knob: str) -> None:
+    names = [name if len(wished) == 1 else f"{name} {knob}={one.job.options()[knob]}".strip() for one in wished]
     try:
-        launches = start(jobs, names, parity=parity)
-    except (JobRefused, StoreError) as error:
+        launches = start(wished, names)
+    except StoreError as error:
         st.error(escaped(str(error)))
         return
     st.session_state["batch"] = [launch.id for launch in launches]
@@ -105,14 +105,13 @@ def _page() -> None:
         with st.container(horizontal=True, vertical_alignment="bottom"):
             name = st.text_input("Name", key="launch name", max_chars=LONGEST_NAME - 20, placeholder="optional")
             parity = st.toggle("Prove it against one process", True, key="launch parity")
-        for one in jobs:
-            refuse(one, parity=parity, store=cached_runs.store())
+        wished = [checked(one, parity=parity, store=cached_runs.store()) for one in jobs]
     except JobRefused as error:
         st.error(escaped(str(error)), title="This job cannot run")
         return
     words = "Start" if len(jobs) == 1 else f"Start {len(jobs)} runs"
     if st.button(words, type="primary", icon=":material/play_arrow:", key="start"):
-        _start(jobs, name, knob, parity)
+        _start(wished, name, knob)
     _same_elsewhere(jobs, parity)
     st.subheader("What this plan means")
     try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dashboard.data import cached_runs
 from dashboard.page import timeline_window
 from dashboard.page.query_params import choose
 from dashboard.page.render import escaped, figure, theme
-from dashboard.runs import cached_runs
 from dashboard.runs.run_header import choose_run, follow_timeline
 from lab import analysis
 from lab.analysis.step.longest_idle import waits_most

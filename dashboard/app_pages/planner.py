@@ -7,16 +7,17 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from dashboard.data import cached_runs
 from dashboard.launching.plan_preview import pictures, simulated
 from dashboard.launching.queue_actions import start, watch
 from dashboard.page.query_params import choose
 from dashboard.page.render import escaped
-from dashboard.runs import cached_runs
 from engine.job.errors import JobRefused
 from engine.job.job import Job
-from engine.planner.search import Candidate, Search
+from engine.planner.result import Candidate, Search
 from engine.prediction.published_models import PRESETS, preset
 from lab.running.downscale import scaled_down, what_changed
+from lab.running.execute import checked
 from lab.running.planning import plan
 from lab.store.clusters import cluster_names
 from lab.wording import parameter_count, percent
@@ -73,6 +74,7 @@ def _row(one: Candidate) -> dict[str, Any]:
         "How": "replayed" if one.refined else "estimated",
         "MFU, %": 100 * one.mfu,
         "GB a GPU": one.bytes / 1e9,
+        "Schedule": p.schedule if p.pp > 1 else "",
         "Chunks": p.chunks,
         "ZeRO": p.zero,
         "Micro-batch": one.job.microbatch_size,
@@ -80,6 +82,7 @@ def _row(one: Candidate) -> dict[str, Any]:
         "SP": one.job.scatters_sequence,
         "Recompute": p.recompute,
         "Idle, %": 100 * one.bubble,
+        "Idle GPUs": one.idle_gpus,
     }
 
 
@@ -128,7 +131,8 @@ def _closer(one: Candidate, cluster: str) -> None:
     small = scaled_down(one.job)
     with st.container(horizontal=True, vertical_alignment="center"):
         if st.button("Launch a small version for real", type="primary", icon=":material/rocket_launch:"):
-            (launch,) = start([Job.from_options(small, cluster="")], [f"small dp={p.dp} tp={p.tp} pp={p.pp}"])
+            wished = checked(Job.from_options(small, cluster=""), store=cached_runs.store())
+            (launch,) = start([wished], [f"small dp={p.dp} tp={p.tp} pp={p.pp}"])
             watch(launch.id)
         st.caption(escaped(what_changed(one.job, small)))
     with st.expander("Its timeline, grid and memory, simulated", on_change="rerun") as detail:

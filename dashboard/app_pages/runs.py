@@ -7,11 +7,11 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard.data import cached_runs
+from dashboard.launching.no_runs import no_runs
 from dashboard.launching.queue_actions import queue, watch
 from dashboard.page.error_box import in_words
-from dashboard.page.no_runs import no_runs
 from dashboard.page.render import escaped, told
-from dashboard.runs import cached_runs
 from dashboard.runs.run_actions import actions, deleted_runs, undo_bar
 from dashboard.runs.runs_table import STATUSES, Listed, Wanted, frame, wanted
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import streamlit as st
 
-from dashboard.runs import cached_runs
+from dashboard.data import cached_runs
 from engine.job.job import CHOICES, Job
 from lab.cli.options import SECTIONS, field_docs, whole_numbers
 from lab.running.experiments import DEMO

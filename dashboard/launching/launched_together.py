@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dashboard.data import cached_runs
 from dashboard.launching.queue_actions import queue
 from dashboard.page.navigation import go
 from dashboard.page.query_params import set_choice
 from dashboard.page.render import escaped
-from dashboard.runs import cached_runs
 from lab.analysis.comparison.lines import MOST_COMPARED
 from lab.launcher.queue import Launch
 from lab.store.stored_run import RunNotFound

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import streamlit as st
 
+from dashboard.data import cached_runs
 from dashboard.page.render import ROOM, figure, theme
-from dashboard.runs import cached_runs
 from engine.job.job import Hardware, Job
 from engine.prediction.formulas import parameters
 from lab.analysis.comparison.run_metrics import bubble, bytes_by_axis

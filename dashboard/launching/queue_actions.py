@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from dashboard.data import cached_runs
 from dashboard.page.navigation import go
 from dashboard.page.query_params import set_choice
-from dashboard.runs import cached_runs
 from engine.job.job import Job
 from lab.launcher.queue import Launch, LaunchQueue
+from lab.running.execute import CheckedJob, checked
 from lab.running.experiments import DEMO
 
 
@@ -14,18 +17,14 @@ def queue() -> LaunchQueue:
     return LaunchQueue(cached_runs.store())
 
 
-def start(jobs: list[Job], names: list[str], *, parity: bool = True) -> list[Launch]:
-    """Puts jobs into the queue, in this order. Raises `JobRefused` if one of them cannot run; then none is started."""
-    from lab.running.execute import refuse
-
-    for job in jobs:
-        refuse(job, parity=parity, store=cached_runs.store())
-    return [queue().add(job, parity, name) for job, name in zip(jobs, names, strict=True)]
+def start(wished: Iterable[CheckedJob], names: Iterable[str]) -> list[Launch]:
+    """Puts jobs into the queue, in this order."""
+    return [queue().put(one, name) for one, name in zip(wished, names, strict=True)]
 
 
 def start_demo() -> None:
     """The demo's run, and the page that shows it live."""
-    (launch,) = start([Job.from_options(**DEMO)], ["Demo"])
+    (launch,) = start([checked(Job.from_options(**DEMO), store=cached_runs.store())], ["Demo"])
     watch(launch.id)
 
 

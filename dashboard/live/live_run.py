@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import streamlit as st
 
+from dashboard.data import cached_runs
+from dashboard.launching.no_runs import no_runs
 from dashboard.launching.queue_actions import queue
 from dashboard.page.error_box import in_words
-from dashboard.page.no_runs import no_runs
 from dashboard.page.query_params import choose
-from dashboard.runs import cached_runs
 from lab.live import LiveRun, Snapshot
 from lab.store.folder import Status
 from lab.store.store import Store

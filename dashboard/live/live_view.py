@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from dashboard.data import cached_runs
 from dashboard.launching import launched_together
 from dashboard.launching.queue_actions import queue
 from dashboard.live.live_figures import losses_figure, memory_now_figure
@@ -13,7 +14,6 @@ from dashboard.page.error_box import in_words
 from dashboard.page.navigation import go
 from dashboard.page.query_params import set_choice
 from dashboard.page.render import escaped, figure, theme, told
-from dashboard.runs import cached_runs
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from lab.launcher.queue import Launch

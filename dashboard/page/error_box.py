@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import streamlit as st
 
 from dashboard.page.render import escaped
-from engine.job.errors import JobRefused
+from engine.job.errors import UserError
 from lab.store.stored_run import RunCorrupt, RunNotFound, StoreError
 
 _LOG = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ def in_words() -> Iterator[None]:
     """
     try:
         yield
-    except (JobRefused, RunCorrupt, RunNotFound, StoreError) as error:
+    except (UserError, RunCorrupt, RunNotFound, StoreError) as error:
         st.error(escaped(str(error)))
     except Exception as error:
         _LOG.exception("a page could not be shown")

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from dashboard.data import cached_runs
 from dashboard.page.render import ROOM, escaped, figure, theme
-from dashboard.runs import cached_runs
 from lab.analysis.comparison.lines import LETTERS, MARKS, MARKS_IN_WORDS, Line, lines, names, settings, table
 from lab.analysis.comparison.text import explain
 from lab.facade import Run

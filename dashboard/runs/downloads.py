@@ -9,7 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard.runs import cached_runs
+from dashboard.data import cached_runs
 from lab.facade import Run
 from lab.views.exports import FORMATS, export_bytes
 

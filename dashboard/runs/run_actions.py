@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
+from dashboard.data import cached_runs
 from dashboard.launching.queue_actions import watch
 from dashboard.page.navigation import go
 from dashboard.page.query_params import set_choice
 from dashboard.page.render import told
-from dashboard.runs import cached_runs
 from dashboard.runs.runs_table import Listed
 from lab.analysis.comparison.lines import MOST_COMPARED
 from lab.store.notes import LONGEST_NAME, write_notes

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from dashboard.page.no_runs import no_runs
+from dashboard.data import cached_runs
+from dashboard.launching.no_runs import no_runs
 from dashboard.page.query_params import choose, set_choice
 from dashboard.page.render import escaped, told
-from dashboard.runs import cached_runs
 from dashboard.runs.downloads import downloads
 from engine.job.errors import JobRefused
 from lab import analysis

@@ -76,7 +76,7 @@ def _load_pages() -> None:
     """What the first page imports."""
     import streamlit.emojis  # noqa: F401  # compiles a large expression, which the page's icon is looked up with
 
-    import dashboard.runs.cached_runs
+    import dashboard.data.cached_runs
     import dashboard.runs.run_actions
     import dashboard.runs.runs_table  # noqa: F401
 

@@ -16,6 +16,7 @@ import psutil
 
 from engine.calibration.fitting import Event, fit_device, fit_link
 from engine.cluster.cluster import Cluster, Nodes, checked
+from engine.execution.session import PRELOAD
 from engine.processes.launch import Member, launch
 
 GROUPS = (2, 4, 8)  # ranks that communicate; the largest is how many processes there are
@@ -42,7 +43,7 @@ def calibrate(folder: Path, on_progress: Callable[[str], None] | None = None) ->
         for rank in range(max(GROUPS))
     ]
     with tempfile.TemporaryDirectory(prefix="shardlab-") as scratch:
-        launch(members, log_path=Path(scratch) / "log.txt", run_json=None, on_event=on_event)
+        launch(members, log_path=Path(scratch) / "log.txt", run_json=None, on_event=on_event, preload=PRELOAD)
     cluster = describe(events, count)
     save(cluster, folder / f"{NAME}.toml")
     return cluster

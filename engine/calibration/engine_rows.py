@@ -85,7 +85,7 @@ def row_events(passes: Iterable[Sequence[list[Op]]]) -> list[Event]:
     for steps in passes:
         taken: dict[Cost, list[float]] = defaultdict(list)
         for op in (op for ops in steps for op in ops if _computes(op)):
-            taken[tuple(getattr(op, name) for name in COSTS)].append(op.cpu_ns / 1e9)
+            taken[tuple(getattr(op.cost, name) for name in COSTS)].append(op.cpu_ns / 1e9)
         for cost, seconds in taken.items():
             found[cost].append(statistics.fmean(seconds))
     return [
@@ -111,7 +111,7 @@ def collective_events(steps: Iterable[list[Op]], ranks: int) -> list[Event]:
     """
     taken: dict[tuple[str, int], list[float]] = defaultdict(list)
     for op in (op for ops in steps for op in ops if op.parent >= 0):
-        size = int(full_bytes(op.op, ranks, op.logical_bytes))
+        size = int(full_bytes(op.op, ranks, op.cost.logical_bytes))
         taken[op.op, size].append((op.end_ns - op.start_ns) / 1e9)
     return [
         {"kind": "traffic", "op": op, "ranks": ranks, "bytes": size, "seconds": statistics.fmean(seconds)}

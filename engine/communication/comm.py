@@ -19,9 +19,9 @@ from engine.communication.collective_bytes import logical_bytes, wire_bytes
 from engine.program.kinds import COLLECTIVE, Kind
 from engine.program.program import Action
 from engine.program.streams import COMPUTE_STREAM
-from engine.recording.flop_counter import Cost
 from engine.recording.ledger import storage_identity
-from engine.recording.recorder import Recorder, Row
+from engine.recording.recorder import Recorder
+from engine.recording.tables import Op, OpCost
 
 BLOCKED_NS = 50_000  # a wait shorter than this found its message already there
 
@@ -30,7 +30,7 @@ BLOCKED_NS = 50_000  # a wait shorter than this found its message already there
 class Handle:
     """Communication under way. `Comm.wait` blocks until it is done and records the wait, `Comm.now` inside a layer."""
 
-    row: Row
+    row: Op
     work: dist.Work
     keep: Sequence[torch.Tensor] = ()
     after: list[Callable[[], None]] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Handle:
             then()
         self.done, self.keep = True, ()
 
-    def _arrival(self, wait: Row) -> int:
+    def _arrival(self, wait: Op) -> int:
         """Messages have no completion time of their own: they were there at the latest when the wait returned."""
         return wait.end_ns if wait.end_ns - wait.start_ns > BLOCKED_NS else wait.start_ns
 
@@ -145,7 +145,7 @@ class Comm:
         """Copies `source` to `out`, in another memory of this rank, on the stream of the action's kind."""
         row = self.recorder.add(action.kind.stream, action.kind.name, str(action), action)
         row.op, row.peers = COPY, (self.rank,)
-        row.cost = Cost(touched_bytes=source.nbytes + out.nbytes, operators=1)
+        row.cost = OpCost(touched_bytes=source.nbytes + out.nbytes, operators=1)
         out.copy_(source)
         self.recorder.synchronize()
         row.end_ns = time.perf_counter_ns()
@@ -193,21 +193,21 @@ class Comm:
             return self._group("pp")
         return self._group(f"{stream}_{'down' if source < to else 'up'}")
 
-    def _row(self, op: str, axis: str, tensor: torch.Tensor, stream: str, action: Action | None) -> Row:
+    def _row(self, op: str, axis: str, tensor: torch.Tensor, stream: str, action: Action | None) -> Op:
         if action is None:
             row = self.recorder.add_child(stream or axis, COLLECTIVE, op)
         else:
             row = self.recorder.add(stream or axis, action.kind.name, str(action), action)
         nbytes, n = tensor.numel() * tensor.element_size(), self.groups[axis].size
         row.op, row.group, row.peers = op, stream or axis, self.groups[axis].ranks
-        row.logical_bytes = logical_bytes(op, n, nbytes)
-        row.wire_bytes = wire_bytes(op, n, nbytes, self.backend)
+        row.cost.logical_bytes = logical_bytes(op, n, nbytes)
+        row.cost.wire_bytes = wire_bytes(op, n, nbytes, self.backend)
         return row
 
-    def _message(self, tensor: torch.Tensor, peer: int, stream: str, action: Action) -> Row:
+    def _message(self, tensor: torch.Tensor, peer: int, stream: str, action: Action) -> Op:
         row = self.recorder.add(stream, action.kind.name, str(action), action)
         row.op, row.group, row.peers = MESSAGE, "pp", (self.rank, peer)
-        row.logical_bytes = row.wire_bytes = tensor.numel() * tensor.element_size()
+        row.cost.logical_bytes = row.cost.wire_bytes = tensor.numel() * tensor.element_size()
         return row
 
 

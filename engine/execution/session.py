@@ -16,6 +16,9 @@ from engine.job.registry import plugged_in
 from engine.processes.launch import Member
 from engine.program.program import Program
 
+PRELOAD = ("engine.execution.fork_server_rank",)
+"""What a fork server loads before it forks ranks; see `engine.processes.launch.launch`."""
+
 
 @dataclass(frozen=True)
 class Backend:
@@ -70,7 +73,7 @@ def members(
     ranks = [
         Member(
             f"rank {rank} ({mesh.coordinate(rank)})",
-            "engine.execution.worker:run_rank",
+            "engine.execution.fork_server_rank:run_member",
             common | {"rank": rank, "program": program,
                       "device": f"cuda:{rank}" if backend.device == "cuda" else "cpu"},
         )
@@ -80,5 +83,10 @@ def members(
         return ranks
     return [
         *ranks,
-        Member("reference", "engine.execution.worker:run_reference", common | {"device": "cpu"}, group="reference"),
+        Member(
+            "reference",
+            "engine.execution.fork_server_rank:run_reference",
+            common | {"device": "cpu"},
+            group="reference",
+        ),
     ]

@@ -14,22 +14,22 @@ import psutil
 import torch
 import torch.fx.experimental.symbolic_shapes  # backward would load it (1 s) in every rank: once, before the fork
 from torch import Tensor
-from torch._C._distributed_c10d import FileStore, Store
 
 from engine.communication.comm import Comm
 from engine.communication.groups import connect
 from engine.execution.malloc_tuning import give_back_freed_memory, keep_freed_memory
+from engine.execution.rank_context import RankContext, RankStatus, Reference
 from engine.execution.reference import write_losses
 from engine.execution.runtime import Runtime
 from engine.execution.step_state import StepResult
+from engine.job.errors import JobRefused
 from engine.job.families import FAMILIES
 from engine.job.job import Job
-from engine.job.registry import plug_in
+from engine.job.mesh import mesh_of
 from engine.model.family import family_of, loaded
 from engine.model.initialization import seeded
-from engine.processes.worker_process import MemberContext
 from engine.program.compile import compile_job
-from engine.program.program import Action, Program
+from engine.program.program import Action
 from engine.recording.ledger import Ledger
 from engine.recording.live_files import append_live, live_path
 from engine.recording.recorder import Recorder
@@ -39,16 +39,13 @@ for _family in FAMILIES:  # once, before the fork
     loaded(_family.layers)
 
 
-def run_rank(ctx: MemberContext) -> None:
-    """Entry of each rank of a job: ctx.payload holds rank, job, run_dir, backend, device, reference, program."""
-    payload = ctx.payload
-    _plug_in(payload)
-    job, rank = payload["job"], int(payload["rank"])
-    run_dir = Path(payload["run_dir"])
-    program: Program = payload["program"] or compile_job(job)
-    runtime = _build(job, program, rank, payload, FileStore(ctx.rendezvous, job.world_size))
+def run_rank(ctx: RankContext) -> None:
+    """All that a rank does, wherever it runs. Raises `JobRefused` if there are more or fewer ranks than the job has."""
+    job, rank = ctx.job, ctx.rank
+    check_ranks_started(job, ctx.world_size)
+    runtime = _build(ctx)
     runtime.comm.on_wait, runtime.comm.on_resume = ctx.status.waiting, ctx.status.computing
-    ctx.emit({"event": "ready", "rank": rank, "at_ns": time.perf_counter_ns()})
+    ctx.emit({"event": "ready", "rank": rank, "at_ns": time.perf_counter_ns() + ctx.clock_offset_ns})
     texts = {action: str(action).encode() for action in runtime.lane}
 
     def entering(action: Action) -> None:
@@ -60,32 +57,47 @@ def run_rank(ctx: MemberContext) -> None:
         ctx.status.writing()
         ops, memory = runtime.recorder.flush(step), runtime.ledger.flush(step)
         so_far = after(so_far, ops, memory)
-        append_live(live_path(run_dir, rank), ops, memory, so_far)
+        append_live(live_path(ctx.run_dir, rank), ops, memory, so_far)
         ctx.emit({"event": "step", "rank": rank, "step": step, "loss": result.loss, "grad_norm": result.grad_norm,
-                  "start_ns": start, "end_ns": end})  # fmt: skip
+                  "start_ns": start + ctx.clock_offset_ns, "end_ns": end + ctx.clock_offset_ns})  # fmt: skip
         ctx.status.step(min(step + 1, job.training.steps - 1))
     time.sleep(0.02)  # until the threads of gloo have let go of what they sent last
     give_back_freed_memory()
     rss = psutil.Process().memory_info().rss
-    difference: dict[str, float] = {}
-    if payload["reference"]:
-        ctx.status.action(b"waiting for the one-process reference")
-        ctx.status.awaiting()
-        reference = _await_reference(Path(payload["reference"]))
-        ctx.status.action(b"comparing with the one-process reference")
-        difference = _compare(runtime, reference["weights"])
-        if rank == 0:
-            ctx.emit({"event": "reference", "losses": reference["losses"], "grad_norms": reference["grad_norms"]})
+    difference = _proved(ctx, runtime) if ctx.compares else {}
     ctx.emit({"event": "finished", "rank": rank, "rss_bytes": rss, "fingerprint": _fingerprint(runtime), **difference})
 
 
-def run_reference(ctx: MemberContext) -> None:
-    """Entry of the process that trains the same job alone and leaves what it found for the ranks to compare with."""
-    _plug_in(ctx.payload)
-    job, path = ctx.payload["job"].one_process(), Path(ctx.payload["reference"])
-    runtime = _build(job, compile_job(job), 0, ctx.payload | {"backend": "gloo"}, None)
-    found: dict[str, Any] = {"losses": [], "grad_norms": []}
-    for step, _, _, result in _train(runtime, lambda a: ctx.status.action(b"one-process reference")):
+def check_ranks_started(job: Job, started: int) -> None:
+    """Raises `JobRefused` in words."""
+    if started != job.world_size:
+        mesh = mesh_of(job)
+        degrees = " × ".join(f"{axis}={mesh.degree(axis)}" for axis in mesh.order)
+        raise JobRefused(f"{degrees} needs {job.world_size} ranks, but {started} were started: start {job.world_size}.")
+
+
+def _proved(ctx: RankContext, runtime: Runtime) -> dict[str, float]:
+    """How far this rank's weights are from those of the one-process run."""
+    ctx.status.action(b"waiting for the one-process reference")
+    ctx.status.awaiting()
+    reference = ctx.reference()
+    ctx.status.action(b"comparing with the one-process reference")
+    if ctx.rank == 0:
+        ctx.emit({"event": "reference", "losses": reference["losses"], "grad_norms": reference["grad_norms"]})
+    return _compare(runtime, reference["weights"])
+
+
+def train_alone(job: Job, path: Path, status: RankStatus, emit: Callable[[dict[str, Any]], None]) -> None:
+    """Trains the same job in one process and leaves in `path` what it found, a `Reference`, for ranks to compare with.
+
+    Beside it the losses, for those who cannot read it without torch (`engine.execution.reference`).
+    """
+    _settle_in()
+    job = job.one_process()
+    comm = Comm(0, "gloo", connect(job, 0, "gloo", None), Recorder(0))
+    runtime = Runtime(job, compile_job(job), 0, comm, torch.device("cpu"), Ledger(0), seeded(job.training.seed))
+    found: Reference = {"losses": [], "grad_norms": []}
+    for step, _, _, result in _train(runtime, lambda a: status.action(b"one-process reference")):
         runtime.recorder.flush(step)
         runtime.ledger.flush(step)
         found["losses"].append(result.loss)
@@ -94,27 +106,28 @@ def run_reference(ctx: MemberContext) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     losses = {name: found[name] for name in ("losses", "grad_norms")}
     write_losses(path, losses)
-    ctx.emit({"event": "reference", **losses})
+    emit({"event": "reference", **losses})
     unfinished = path.with_suffix(f".{os.getpid()}.part")
     torch.save(found, unfinished)
     unfinished.rename(path)
 
 
-def _plug_in(payload: dict[str, Any]) -> None:
-    for module in payload["plugins"]:
-        plug_in(module)
-
-
-def _build(job: Job, program: Program, rank: int, payload: dict[str, Any], store: Store | None) -> Runtime:
-    torch.set_num_threads(1)
-    keep_freed_memory()
-    device = torch.device(payload["device"])
+def _build(ctx: RankContext) -> Runtime:
+    _settle_in()
+    device = torch.device(ctx.device)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     synchronize = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
-    recorder, ledger = Recorder(rank, synchronize), Ledger(rank)
-    comm = Comm(rank, payload["backend"], connect(job, rank, payload["backend"], store), recorder)
-    return Runtime(job, program, rank, comm, device, ledger, seeded(job.training.seed))
+    recorder, ledger = Recorder(ctx.rank, synchronize, ctx.clock_offset_ns), Ledger(ctx.rank, ctx.clock_offset_ns)
+    comm = Comm(ctx.rank, ctx.backend, connect(ctx.job, ctx.rank, ctx.backend, ctx.store), recorder)
+    program = ctx.program or compile_job(ctx.job)
+    return Runtime(ctx.job, program, ctx.rank, comm, device, ledger, seeded(ctx.job.training.seed))
+
+
+def _settle_in() -> None:
+    """What a process that computes sets for itself: one thread, and memory that is kept."""
+    torch.set_num_threads(1)
+    keep_freed_memory()
 
 
 def _train(runtime: Runtime, entering: Callable[[Action], None]) -> Iterator[tuple[int, int, int, StepResult]]:
@@ -125,18 +138,6 @@ def _train(runtime: Runtime, entering: Callable[[Action], None]) -> Iterator[tup
         start = time.perf_counter_ns()
         result = runtime.run_step(data, step, entering)
         yield step, start, time.perf_counter_ns(), result
-
-
-def _await_reference(path: Path) -> dict[str, Any]:
-    """What `run_reference` wrote, now or in an earlier run."""
-    while not path.exists():
-        time.sleep(0.02)
-    try:
-        kept: dict[str, Any] = torch.load(path, mmap=True)
-        return kept
-    except Exception as error:
-        path.unlink(missing_ok=True)
-        raise RuntimeError(f"the kept reference {path} was damaged and has been removed: run again") from error
 
 
 def _fingerprint(runtime: Runtime) -> str:

@@ -10,12 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from engine.job.registry import Registry
 
-if TYPE_CHECKING:
-    from engine.job.job import Plan
+
+class PipelinePlan(Protocol):
+    """What a schedule reads of an `engine.job.job.Plan`."""
+
+    @property
+    def pp(self) -> int: ...
+    @property
+    def microbatches(self) -> int: ...
+    @property
+    def chunks(self) -> int: ...
+
 
 Order = Callable[[int, int, int], tuple[tuple[Any, ...], ...]]
 """(pipeline ranks p, micro-batches m, chunks v) → one list of stage-level `engine.program.program.Action` per rank."""
@@ -26,7 +35,7 @@ def round_robin(p: int, stage: int) -> int:
     return stage % p
 
 
-def _always(plan: Plan) -> Iterator[str]:
+def _always(plan: PipelinePlan) -> Iterator[str]:
     yield from ()
 
 
@@ -45,7 +54,7 @@ class Schedule:
     """Fewest and most model chunks a rank; None: any number from the fewest on."""
     needs_pipeline: bool = False
     """Whether it means nothing on one pipeline rank."""
-    legal: Callable[[Plan], Iterator[str]] = _always
+    legal: Callable[[PipelinePlan], Iterator[str]] = _always
     """What else is wrong with a plan that has a legal number of ranks and chunks, in the user's words."""
     bubble: Callable[[int, int, int], Fraction | None] | None = None
     """(p, m, v) → idle ÷ total with equal stages and free communication; None where no formula is known."""
@@ -62,7 +71,7 @@ class Schedule:
         least, most = self.chunks
         return max(least, wished if most is None else min(wished, most))
 
-    def complaints(self, plan: Plan) -> Iterator[str]:
+    def complaints(self, plan: PipelinePlan) -> Iterator[str]:
         """Why the schedule cannot run the plan."""
         if self.needs_pipeline and plan.pp == 1:
             yield f"schedule={self.name} needs a pipeline and pp=1: use pp=2 or more, or schedule=1f1b."

@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
-from engine.model.family import family_of
+from engine.job.families import FAMILIES
 from engine.model.unit_kinds import kind_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def padded_vocab(model: Model, tp: int) -> int:
 
 def unit_params(model: Model, tp: int, unit: str) -> tuple[Param, ...]:
     """The parameters of one unit under tensor-parallel degree `tp`, by their full names."""
-    local = family_of(model).params(model, tp, kind_of(unit).name)
+    local: tuple[Param, ...] = FAMILIES[model.family].params(model, tp, kind_of(unit).name)
     return tuple(replace(p, name=f"{unit}.{p.name}") for p in local)
 
 
@@ -61,6 +61,6 @@ def replicated_size(model: Model, tp: int, unit: str) -> int:
 
 @lru_cache(maxsize=256)
 def _sizes(model: Model, tp: int, kind: str) -> tuple[int, int]:
-    params = family_of(model).params(model, tp, kind)
+    params: tuple[Param, ...] = FAMILIES[model.family].params(model, tp, kind)
     whole = sum(p.local_size(tp) for p in params if p.split is None)
     return sum(p.local_size(tp) for p in params), whole

@@ -9,8 +9,8 @@ from engine.job.job import Job
 from engine.model.params import unit_size
 from engine.model.unit_kinds import kind_of
 from engine.model.units import compute_units, needs
-from engine.prediction.rehearsal.template_cache import unit_templates
-from engine.prediction.rehearsal.templates import Templates
+from engine.prediction.op_templates.template_cache import unit_templates
+from engine.prediction.op_templates.templates import Templates
 from engine.program.compile import compile_job
 from engine.program.kinds import Kind
 
@@ -23,13 +23,13 @@ def parameters(job: Job) -> int:
 
 
 def activation_bytes(job: Job, unit: str) -> int:
-    from engine.prediction.rehearsal.meta_templates import saved_bytes  # torch, seconds to import
+    from engine.prediction.op_templates.meta_templates import saved_bytes  # torch, seconds to import
 
     return saved_bytes(job)[kind_of(unit).name]
 
 
 def held_for_weight_bytes(job: Job, unit: str) -> int:
-    from engine.prediction.rehearsal.meta_templates import left_bytes
+    from engine.prediction.op_templates.meta_templates import left_bytes
 
     return left_bytes(job).get(kind_of(unit).name, 0)  # a source's backward is not split
 
@@ -38,7 +38,7 @@ def model_flops(job: Job) -> int:
     plain = replace(job, plan=replace(job.plan, tp=1, recompute="none", sequence_parallel=False))
     found = unit_templates(plain, BACKEND)
     kinds = [kind_of(unit).name for unit in compute_units(job.model)]
-    one = sum(found[kind.name, name][0].flops for name in kinds for kind in (Kind.FORWARD, Kind.BACKWARD))
+    one = sum(found[kind.name, name][0].cost.flops for name in kinds for kind in (Kind.FORWARD, Kind.BACKWARD))
     return one * job.plan.microbatches * job.plan.dp
 
 
@@ -51,5 +51,5 @@ def tensor_bytes(job: Job, lane: int) -> dict[tuple[str, str], int]:
         known = unit_templates(job, BACKEND, split=split) | known
     for a in actions:
         for piece in known[a.kind.name, kind_of(a.unit).name][1:]:
-            total[piece.group, piece.op] += piece.logical_bytes
+            total[piece.group, piece.op] += piece.cost.logical_bytes
     return dict(total)

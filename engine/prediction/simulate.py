@@ -25,7 +25,7 @@ def simulate(
 
     The recording holds one rank of each class that behaves alike; `stands_for` says which rank each other follows.
     program: of a schedule written by hand, checked. each_rank: record every rank all the same.
-    kept: a folder to keep templates in, which saves loading torch (see `engine.prediction.rehearsal.template_cache`).
+    kept: a folder to keep templates in, which saves loading torch; see `engine.prediction.op_templates.template_cache`.
     Raises `ValueError` if the cluster is too small for the job.
     """
     program = program or compile_job(job)

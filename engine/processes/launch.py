@@ -1,6 +1,6 @@
 """The client's side of a run: start members, hear their events, and get one clear error when something goes wrong.
 
-`launch` asks the nursery (a process with torch loaded, one per client process, see
+`launch` asks the fork server (a process with torch loaded, one per client process, see
 `engine.processes.fork_server.server`) for a supervisor, and follows it. Nothing here imports torch, so a client stays
 light and may fork.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.processes.channel import CANCEL, DONE, EVENT, FAILED, REQUEST, STARTED, Channel, Frame, Request
-from engine.processes.fork_server.client import RANK_ENVIRONMENT, NotTaken, Nursery, open_run, shutdown, warm
+from engine.processes.fork_server.client import RANK_ENVIRONMENT, ForkServer, NotTaken, open_run, shutdown, warm
 from engine.processes.root_cause import Failure
 from engine.processes.worker_process import MemberContext
 
@@ -74,6 +74,7 @@ def launch(
     cancel: threading.Event | None = None,
     hang_seconds: float = 2.0,
     spin_seconds: float = 300.0,
+    preload: Sequence[str] = (),
 ) -> None:
     """Run all members, each in a process of its own, and return when all have ended well.
 
@@ -81,7 +82,7 @@ def launch(
     interrupts included, no process of the run is left. `on_event(member name, event)` is called in this thread.
     `run_json` is touched only if this process dies: its "status" then becomes "killed". `status_path` becomes the file
     in which others can see what each member is doing (`engine.processes.status.board.read_board`), if one can be made
-    there.
+    there. `preload`: modules that a fork server which has to be started loads before it forks.
     """
     _check(members)
     log_path.open("ab").close()  # whoever cannot write there should hear it here
@@ -103,9 +104,9 @@ def launch(
             cwd=str(Path.cwd()),
         )
         try:
-            _run(request, on_event, cancel)
-        except NotTaken:  # the nursery died between two runs: once more, with a new one
-            _run(request, on_event, cancel)
+            _run(request, preload, on_event, cancel)
+        except NotTaken:  # the fork server died between two runs: once more, with a new one
+            _run(request, preload, on_event, cancel)
     except NotTaken as error:
         raise RunFailed(Failure("the fork server", "", "could not start the run", str(error), ())) from None
     finally:
@@ -120,17 +121,22 @@ def _check(members: Sequence[Member]) -> None:
             raise ValueError(f"the target {member.target!r} is not of the form 'package.module:function'")
 
 
-def _run(request: Request, on_event: Callable[[str, dict[str, Any]], None], cancel: threading.Event | None) -> None:
+def _run(
+    request: Request,
+    preload: Sequence[str],
+    on_event: Callable[[str, dict[str, Any]], None],
+    cancel: threading.Event | None,
+) -> None:
     """One try at the request."""
-    with open_run() as (sock, nursery):
-        _Run(sock, nursery, request).follow(on_event, cancel)
+    with open_run(preload) as (sock, server):
+        _Run(sock, server, request).follow(on_event, cancel)
 
 
 class _Run:
     """A run in flight, seen from the client."""
 
-    def __init__(self, sock: socket.socket, nursery: Nursery, request: Request) -> None:
-        self._channel, self._nursery, self._request = Channel(sock), nursery, request
+    def __init__(self, sock: socket.socket, server: ForkServer, request: Request) -> None:
+        self._channel, self._server, self._request = Channel(sock), server, request
         self._supervisor: int | None = None  # its process id, once it has taken the request
         self._ended = False
 
@@ -168,7 +174,7 @@ class _Run:
             self._ended = True
 
     def _lost(self) -> Exception:
-        words = self._nursery.last_words()
+        words = self._server.last_words()
         if self._supervisor is None:
             return NotTaken(words)
         return RunFailed(Failure("the supervisor", "", "was killed, and the run with it", words, ()))

@@ -15,7 +15,7 @@ from enum import IntEnum
 from engine.processes.status.board import Note, Phase, StatusBoard
 
 SHOWN_OTHERS, SHOWN_LINES = 4, 20  # in a failure's message
-SERVER = -1  # the nursery, in place of a member's index
+SERVER = -1  # the fork server, in place of a member's index
 WAITS = (Phase.WAITING, Phase.AWAITING)
 
 _PEER_GONE = re.compile(
@@ -32,10 +32,29 @@ _MACHINERY = re.compile(
 
 
 @dataclass(frozen=True)
+class SystemTrouble:
+    """What the operating system refused: the number of an `OSError` (None: it has none), and its file, "" for none."""
+
+    errno: int | None
+    filename: str
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception in a member, as it tells its supervisor. communication: it only says that a peer is gone."""
+
+    headline: str
+    traceback: str
+    communication: bool
+    system: SystemTrouble | None
+
+
+@dataclass(frozen=True)
 class Failure:
     """Why a run failed: the root, and in `others` what came of it, one line per other member.
 
-    `cause` reads on from `member`: "was killed by signal SIGKILL", "raised ValueError: not a number".
+    `cause` reads on from `member`: "was killed by signal SIGKILL", "raised ValueError: not a number". system: of a
+    member that raised an `OSError`.
     """
 
     member: str
@@ -43,6 +62,7 @@ class Failure:
     cause: str
     traceback: str
     others: tuple[str, ...]
+    system: SystemTrouble | None = None
 
     def __str__(self) -> str:
         """One paragraph for a learner, and the end of the traceback or of the member's last words."""
@@ -73,6 +93,7 @@ class Trouble:
     grade: Grade
     cause: str
     traceback: str = ""
+    system: SystemTrouble | None = None
 
     @property
     def short(self) -> str:
@@ -102,13 +123,14 @@ def failure(troubles: Sequence[Trouble], names: Sequence[str], board: StatusBoar
     )
     if root.index == SERVER:
         return Failure("the fork server", "", root.cause, root.traceback, others)
-    return Failure(names[root.index], board.read(root.index).action, root.cause, root.traceback, others)
+    action = board.read(root.index).action
+    return Failure(names[root.index], action, root.cause, root.traceback, others, root.system)
 
 
-def raised(index: int, headline: str, traceback: str, communication: bool) -> Trouble:
-    if communication:
-        return Trouble(index, Grade.COMMUNICATION, f"lost its connection to a peer: {headline}", traceback)
-    return Trouble(index, Grade.EXCEPTION, f"raised {headline}", traceback)
+def raised(index: int, told: Raised) -> Trouble:
+    if told.communication:
+        return Trouble(index, Grade.COMMUNICATION, f"lost its connection to a peer: {told.headline}", told.traceback)
+    return Trouble(index, Grade.EXCEPTION, f"raised {told.headline}", told.traceback, told.system)
 
 
 def died(index: int, code: int, words: str) -> Trouble:

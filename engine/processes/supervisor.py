@@ -1,7 +1,7 @@
 """One run's supervisor: forks the members, watches them, reports to the client, and leaves nobody behind.
 
 A single thread around one selector. It ends, and with it every member, when the run is over, when a member fails or
-stands still, when the client asks, and when the client or the nursery goes away.
+stands still, when the client asks, and when the client or the fork server goes away.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from engine.processes.status.board import Phase, StatusBoard
 from engine.processes.status.hang import HangWatch
 from engine.processes.worker_process import DUMP_SIGNAL, Task
 
-COLLECT = 0.3  # seconds from the first sign of trouble to the verdict: the others' reports come in
+COLLECT = 0.3  # seconds from the first sign of trouble until the cause is named: the others' reports come in
 DUMP_WAIT = 0.15  # seconds for a stuck member to print its stack
 
 
@@ -41,15 +41,15 @@ class Outcome(Enum):
     ABANDONED = "abandoned"
 
 
-def supervise(sock: socket.socket, nursery: int) -> NoReturn:
-    """Run one request read from `sock`, then exit. `nursery` is a pipe that ends when the nursery does."""
+def supervise(sock: socket.socket, server: int) -> NoReturn:
+    """Run one request read from `sock`, then exit. `server` is a pipe that ends when the fork server does."""
     try:
         client = Channel(sock)
         request = _read_request(client)
         if request is not None:
-            Supervisor(request, client, nursery).run()
+            Supervisor(request, client, server).run()
     except BaseException:
-        traceback.print_exc()  # to the nursery's own log; the client sees the socket end
+        traceback.print_exc()  # to the fork server's own log; the client sees the socket end
     finally:
         os._exit(0)  # the members hang on this process: none outlives it
 
@@ -68,8 +68,8 @@ def _read_request(client: Channel) -> Request | None:
 
 
 class Supervisor:
-    def __init__(self, request: Request, client: Channel, nursery: int) -> None:
-        self._request, self._client, self._nursery = request, client, nursery
+    def __init__(self, request: Request, client: Channel, server: int) -> None:
+        self._request, self._client, self._server = request, client, server
         place = request.status_path
         self._board = StatusBoard(request.names, None if place is None else Path(place))
         self._children: list[Child] = []
@@ -104,7 +104,7 @@ class Supervisor:
     # -- starting ------------------------------------------------------------------------------------------------
 
     def _settle_in(self) -> None:
-        """Take the client's surroundings, for this run only: the nursery keeps its own."""
+        """Take the client's surroundings, for this run only: the fork server keeps its own."""
         sys.path[:] = self._request.sys_path
         os.environ.clear()
         os.environ.update(self._request.environ)
@@ -135,7 +135,7 @@ class Supervisor:
         self._client.close()
         for sibling in self._children:
             sibling.close()
-        for end in (self._log, self._life, self._nursery, self._wake, self._wake_writer):
+        for end in (self._log, self._life, self._server, self._wake, self._wake_writer):
             os.close(end)
 
     # -- watching ------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Supervisor:
     def _register(self) -> selectors.BaseSelector:
         selector = selectors.DefaultSelector()
         selector.register(self._client, selectors.EVENT_READ, self._on_client)
-        selector.register(self._nursery, selectors.EVENT_READ, self._on_nursery)
+        selector.register(self._server, selectors.EVENT_READ, self._on_server)
         selector.register(self._wake, selectors.EVENT_READ, self._on_signal)
         for child in self._children:
             selector.register(child.channel, selectors.EVENT_READ, partial(self._on_member, child))
@@ -203,9 +203,9 @@ class Supervisor:
         if self._client.closed:
             self._selector.unregister(self._client)
 
-    def _on_nursery(self) -> None:
-        """The nursery is gone. If the client is too, its socket will say so before the verdict is due."""
-        self._selector.unregister(self._nursery)
+    def _on_server(self) -> None:
+        """The fork server is gone. If the client is too, its socket says so before the cause is named."""
+        self._selector.unregister(self._server)
         self._troubles.append(Trouble(SERVER, Grade.SERVER, "was killed, and the run with it"))
 
     def _on_signal(self) -> None:
@@ -229,7 +229,7 @@ class Supervisor:
                 continue
             child.settled = True
             if frame.kind == RAISED:
-                self._troubles.append(root_cause.raised(child.index, *pickle.loads(frame.body)))
+                self._troubles.append(root_cause.raised(child.index, pickle.loads(frame.body)))
 
     def _reap(self, child: Child) -> None:
         """See whether it has ended, and why. What it still said comes first: it may have said that it was done."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from engine.processes.channel import DONE, EVENT, RAISED, encode
-from engine.processes.root_cause import is_communication_error
+from engine.processes.root_cause import Raised, SystemTrouble, is_communication_error
 from engine.processes.status.board import StatusSlot
 
 HEARTBEAT = 0.25  # seconds between two notes of the CPU time used
@@ -125,9 +125,9 @@ def find_target(target: str) -> Callable[[MemberContext], object]:
     return found
 
 
-def _describe(error: BaseException) -> tuple[str, str, bool]:
-    """Its headline, its traceback, and whether it only says that a peer is gone."""
+def _describe(error: BaseException) -> Raised:
     frames = error.__traceback__.tb_next if error.__traceback__ else None  # without the frame of `_run`
     headline = "".join(traceback.format_exception_only(error)).strip()
     text = "".join(traceback.format_exception(type(error), error, frames))
-    return headline, text, is_communication_error(error)
+    system = SystemTrouble(error.errno, os.fsdecode(error.filename or "")) if isinstance(error, OSError) else None
+    return Raised(headline, text, is_communication_error(error), system)

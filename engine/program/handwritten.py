@@ -1,12 +1,24 @@
-"""From a schedule written by hand to the program that the ranks run."""
+"""From a program or schedule written by hand to the program that the ranks run."""
 
 from __future__ import annotations
 
 from engine.job.job import Job
 from engine.program.checks.check import check_program
-from engine.program.compile import compile_lanes
+from engine.program.compile import compile_job, compile_lanes
 from engine.program.program import Program
 from engine.program.schedules.text import Written, written_lanes
+
+
+def checked_program(job: Job, by_hand: Program | Written | None = None) -> Program:
+    """The program to run: what the plan compiles to, or what is written by hand, a program or a schedule.
+
+    `job` must have passed `rules.check`. Raises as `schedule_program` does.
+    """
+    if by_hand is not None and not isinstance(by_hand, Program):
+        return schedule_program(job, by_hand)
+    chosen = by_hand or compile_job(job)
+    check_program(chosen, job)
+    return chosen
 
 
 def schedule_program(job: Job, written: Written) -> Program:

@@ -11,24 +11,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from engine.recording.tables import OpCost
+
 
 @dataclass(slots=True)
-class Cost:
-    """What a computation costs.
+class Counted:
+    """What was counted. marks: FLOPs done when each child collective began."""
 
-    touched_bytes: operands read plus results written, views excluded; matmul_bytes: those of matrix products.
-    matmuls: matrix products, the operators that have a FLOP formula; batched_flops, batched_bytes: of those products,
-    attention's, which multiply many small matrices. operators: all that compute or move anything.
-    marks: FLOPs done when each child collective began.
-    """
-
-    flops: int = 0
-    touched_bytes: int = 0
-    matmuls: int = 0
-    matmul_bytes: int = 0
-    batched_flops: int = 0
-    batched_bytes: int = 0
-    operators: int = 0
+    cost: OpCost = field(default_factory=OpCost)
     marks: list[int] = field(default_factory=list)
 
 
@@ -40,7 +30,7 @@ _BATCHED = {torch.ops.aten.bmm, torch.ops.aten.baddbmm}
 class _Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
-        self.cost = Cost()
+        self.counted = Counted()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -54,7 +44,7 @@ class _Counter(TorchDispatchMode):
         return out
 
     def _count(self, packet: Any, args: Any, kwargs: Any, out: Any) -> None:
-        cost, nbytes = self.cost, sum(_nbytes(x) for x in (*args, out))
+        cost, nbytes = self.counted.cost, sum(_nbytes(x) for x in (*args, out))
         cost.operators += 1
         cost.touched_bytes += nbytes
         if packet in flop_registry:
@@ -74,8 +64,8 @@ def _nbytes(value: Any) -> int:
 
 
 @contextmanager
-def counting() -> Iterator[Cost]:
+def counting() -> Iterator[Counted]:
     """Counts what is executed inside, forward or backward, in this thread and in autograd's."""
     counter = _Counter()
     with counter:
-        yield counter.cost
+        yield counter.counted

@@ -23,8 +23,9 @@ from engine.recording.tables import CATEGORIES, MemoryRow
 class Ledger:
     """Current bytes by category and every change of them."""
 
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
+    def __init__(self, rank: int, clock_offset_ns: int = 0) -> None:
+        """clock_offset_ns: as for the recorder."""
+        self.rank, self._offset = rank, clock_offset_ns
         self.held = dict.fromkeys(CATEGORIES, 0)
         self._changes: list[tuple[int, str, int]] = []
 
@@ -37,7 +38,7 @@ class Ledger:
 
     def flush(self, step: int) -> list[MemoryRow]:
         """The changes since the last flush."""
-        rows = [MemoryRow(step, self.rank, t, category, held) for t, category, held in self._changes]
+        rows = [MemoryRow(step, self.rank, t + self._offset, category, held) for t, category, held in self._changes]
         self._changes = []
         return rows
 

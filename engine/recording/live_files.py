@@ -1,13 +1,13 @@
 """The files of a run that goes on, or that ended before its tables were made: `live/rank003.jsonl` and others.
 
 Each rank writes a line a step, which begins with its totals (`engine.recording.running_totals`), so that a killed run
-stays readable.
+stays readable. Each line names its columns, since any line may be the one that is read.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from engine.recording.tables import MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, MemoryRow, MetricRow, Op, table
+from engine.recording.columns import (
+    COLUMNS,
+    FIRST,
+    VERSION,
+    arranged,
+    check_names,
+    schema,
+    table_of_values,
+    values,
+)
+from engine.recording.tables import MemoryRow, MetricRow, Op
 
 if TYPE_CHECKING:
     from engine.recording.running_totals import SoFar
@@ -35,7 +45,16 @@ def status_path(run_dir: Path) -> Path:
 def append_live(path: Path, ops: list[Op], memory: list[MemoryRow], so_far: SoFar) -> None:
     """Puts one step's rows of one rank on the disk, and its totals up to then; called by the rank itself."""
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"so_far": so_far, "ops": ops, "memory": memory}, separators=(",", ":")) + "\n")
+        columns = {"version": VERSION, "ops": COLUMNS["ops"].names, "memory": COLUMNS["memory"].names}
+        rows = {"ops": values("ops", ops), "memory": values("memory", memory)}
+        file.write(json.dumps({"so_far": so_far, "columns": columns, **rows}, separators=(",", ":")) + "\n")
+
+
+def rows_in(line: Mapping[str, Any], table: str) -> list[list[Any]]:
+    """The rows of "ops" or "memory" in a line, with all columns. Raises as `check_names` does."""
+    columns = line.get("columns", {"version": 1, **FIRST})
+    check_names(table, columns[table], columns["version"], f"a live file's table {table}")
+    return arranged(table, columns[table], line[table])
 
 
 def live_bytes(run_dir: Path) -> int:
@@ -46,8 +65,8 @@ def live_bytes(run_dir: Path) -> int:
 def read_live(run_dir: Path) -> tuple[pa.Table, pa.Table]:
     """The ops and memory written so far, step by step. A last line cut short by a kill is left out."""
     batches = list(live_batches(run_dir))
-    ops = pa.concat_tables([OPS_SCHEMA.empty_table(), *(ops for ops, _ in batches)])
-    return ops, pa.concat_tables([MEMORY_SCHEMA.empty_table(), *(memory for _, memory in batches)])
+    ops = pa.concat_tables([schema("ops").empty_table(), *(ops for ops, _ in batches)])
+    return ops, pa.concat_tables([schema("memory").empty_table(), *(memory for _, memory in batches)])
 
 
 def live_batches(run_dir: Path) -> Iterator[tuple[pa.Table, pa.Table]]:
@@ -59,13 +78,13 @@ def live_batches(run_dir: Path) -> Iterator[tuple[pa.Table, pa.Table]]:
         files = [_live_lines(stack.enter_context(path.open(encoding="utf-8"))) for path in paths]
         for lines in zip_longest(*files):  # the lines of one step
             for line in filter(None, lines):
-                ops += line["ops"]
-                memory += line["memory"]
+                ops += rows_in(line, "ops")
+                memory += rows_in(line, "memory")
             if len(ops) + len(memory) >= BATCH_ROWS:
-                yield table(ops, OPS_SCHEMA), table(memory, MEMORY_SCHEMA)
+                yield table_of_values("ops", ops), table_of_values("memory", memory)
                 ops, memory = [], []
     if ops or memory:
-        yield table(ops, OPS_SCHEMA), table(memory, MEMORY_SCHEMA)
+        yield table_of_values("ops", ops), table_of_values("memory", memory)
 
 
 def _live_lines(file: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -83,10 +102,29 @@ def live_reference_path(run_dir: Path) -> Path:
 
 def append_metric(run_dir: Path, row: MetricRow) -> None:
     with (run_dir / "live" / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
+        file.write(metric_line(row))
+
+
+def metric_line(row: MetricRow) -> str:
+    """A line of `live/metrics.jsonl`."""
+    named = dict(zip(COLUMNS["metrics"].names, values("metrics", [row])[0], strict=True))
+    return json.dumps({"version": VERSION, "metrics": named}) + "\n"
+
+
+def metric_values(line: Any) -> list[Any]:
+    """The values of all columns in a line, read as JSON. Raises as `check_names` does, `TypeError` for what is none."""
+    old = isinstance(line, list)  # version 1
+    if not old and not (isinstance(line, dict) and isinstance(line.get("metrics"), dict)):
+        raise TypeError("the line is not one of the metrics.")
+    names = list(FIRST["metrics"]) if old else list(line["metrics"])
+    row = line if old else list(line["metrics"].values())
+    if len(row) != len(names):
+        raise TypeError(f"the line has {len(row)} values for {len(names)} columns.")
+    check_names("metrics", names, 1 if old else line["version"], "a live file's table metrics")
+    return arranged("metrics", names, [row])[0]
 
 
 def read_live_metrics(run_dir: Path) -> pa.Table:
     path = run_dir / "live" / "metrics.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return table([json.loads(line) for line in lines if line.endswith("]")], METRICS_SCHEMA)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    return table_of_values("metrics", [metric_values(json.loads(line)) for line in lines if line.endswith("\n")])

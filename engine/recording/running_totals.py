@@ -43,8 +43,8 @@ def after(so_far: SoFar, ops: Sequence[Op], memory: Sequence[MemoryRow]) -> SoFa
     """`so_far` with one more step. memory: in the order of time; rows of one instant count together."""
     moved = Counter(so_far.moved)
     for op in ops:
-        if op.logical_bytes:
-            moved[op.group] += op.logical_bytes
+        if op.cost.logical_bytes:
+            moved[op.group] += op.cost.logical_bytes
     held, peak, most = dict(so_far.held), dict(so_far.peak), so_far.peak_total
     for i, row in enumerate(memory):
         held[row.category] = row.bytes

@@ -1,21 +1,51 @@
 """The recording: what each rank really did, in order, as plain tables. The names here are the names in the files.
 
+A row class says each column once: its name, type, meaning. `engine.recording.columns` makes the tables from it,
 `engine.recording.live_files` has the files of a run that goes on, `engine.recording.parquet` those of one that has
 ended.
+
+To add a column, add a field with a default to a row class and one to `engine.recording.columns.VERSION`: tables
+written before are filled with the default.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, get_type_hints
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 
-class Op(NamedTuple):
+@dataclass(slots=True)
+class OpCost:
+    """What an operation costs its rank, whatever the clock: FLOPs and bytes, or counts of operators.
+
+    flops, touched_bytes: of the operators executed, children excluded; operands read plus results written, views
+    excluded. before_flops: for a child, how many FLOPs of its parent came before it. logical_bytes: what the algorithm
+    moves per rank; wire_bytes: what the backend moves. matmuls, matmul_bytes: how many of the operators are matrix
+    products, those that have a FLOP formula, and the bytes those touch. operators: all that compute or move anything.
+    batched_flops, batched_bytes: of the products, attention's, which multiply many small matrices.
+    """
+
+    flops: int = 0
+    touched_bytes: int = 0
+    before_flops: int = 0
+    logical_bytes: int = 0
+    wire_bytes: int = 0
+    matmuls: int = 0
+    matmul_bytes: int = 0
+    operators: int = 0
+    batched_flops: int = 0
+    batched_bytes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Op:
     """One operation of one rank. Times are ns of one clock for all ranks of a machine; -1 means "does not apply".
+
+    The recorder fills one in while the operation goes on; once its step is flushed, nothing of it changes.
 
     seq: position in the rank's step; parent: seq of the action this happened inside, such as an all-reduce in a layer.
     stream: "compute", or the communication stream: "dp", "tp", "tie", "world", "pp_act", "pp_grad".
@@ -23,40 +53,27 @@ class Op(NamedTuple):
     name: for people, e.g. "forward block3 mb0" or "all_reduce"; op: the collective or "message", else "".
     group: mesh axis of the communication; peers: the ranks that take part.
     cpu_ns: processor time of the rank's main thread in between, so that waiting for a core can be told from working.
-    flops, touched_bytes: of the operators executed, children excluded. before_flops: for a child, how many FLOPs of its
-    parent came before it. matmuls, matmul_bytes, operators: how many of the operators are matrix products, the bytes
-    those touch, and how many operators there are in all. batched_flops, batched_bytes: of those products, attention's.
-    logical_bytes: what the algorithm moves per rank; wire_bytes: what the backend moves.
-    ref: for a wait, seq of the operation waited for.
+    ref: for a wait, seq of the operation waited for. cost: a column for each of its fields.
     """
 
-    step: int
-    rank: int
+    step: int = 0
+    rank: int = 0
     seq: int
-    parent: int
+    parent: int = -1
     stream: str
     kind: str
     name: str
-    unit: str
-    microbatch: int
-    stage: int
-    op: str
-    group: str
-    peers: tuple[int, ...]
-    start_ns: int
-    end_ns: int
-    cpu_ns: int
-    flops: int
-    touched_bytes: int
-    before_flops: int
-    logical_bytes: int
-    wire_bytes: int
-    ref: int
-    matmuls: int = 0
-    matmul_bytes: int = 0
-    operators: int = 0
-    batched_flops: int = 0
-    batched_bytes: int = 0
+    unit: str = ""
+    microbatch: int = -1
+    stage: int = -1
+    op: str = ""
+    group: str = ""
+    peers: tuple[int, ...] = ()
+    start_ns: int = 0
+    end_ns: int = 0
+    cpu_ns: int = 0
+    ref: int = -1
+    cost: OpCost = field(default_factory=OpCost)
 
 
 class MemoryRow(NamedTuple):
@@ -83,28 +100,18 @@ class MetricRow(NamedTuple):
 TABLES = ("ops", "memory", "metrics")
 CATEGORIES = ("params", "grads", "optimizer", "activations", "gathered", "buffers")
 
-_TYPES = {int: pa.int64(), str: pa.string(), float: pa.float64(), tuple[int, ...]: pa.list_(pa.int32())}
 
-
-def _schema(row: Any) -> pa.Schema:
-    return pa.schema([(name, _TYPES[kind]) for name, kind in get_type_hints(row).items()])
-
-
-OPS_SCHEMA, MEMORY_SCHEMA, METRICS_SCHEMA = _schema(Op), _schema(MemoryRow), _schema(MetricRow)
-SCHEMAS = dict(zip(TABLES, (OPS_SCHEMA, MEMORY_SCHEMA, METRICS_SCHEMA), strict=True))
-
-
-@dataclass(frozen=True, eq=False)
 class Recording:
     """The three tables of a run. Nothing of them changes, so what is found out about one can be kept with it.
 
-    stands_for: where only some ranks are recorded, for each rank of the job the recorded one that does what it does.
+    `Recorded` has them at hand; others read them when they are asked for. stands_for: where only some ranks are
+    recorded, for each rank of the job the recorded one that does what it does.
     """
 
     ops: pa.Table
     memory: pa.Table
     metrics: pa.Table
-    stands_for: Mapping[int, int] = field(default_factory=dict)
+    stands_for: Mapping[int, int]
 
     def ops_of(self, step: int) -> pa.Table:
         """The operations of one step."""
@@ -120,16 +127,31 @@ class Recording:
 
     def op_rows(self) -> Iterator[Op]:
         for row in self.ops.to_pylist():
-            yield Op(**row)
+            yield op_from(row)
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded(Recording):
+    """A recording whose tables are at hand."""
+
+    ops: pa.Table
+    memory: pa.Table
+    metrics: pa.Table
+    stands_for: Mapping[int, int] = field(default_factory=dict)
+
+
+def op_from(row: Mapping[str, Any]) -> Op:
+    """An operation from its columns, those that were plugged in left out."""
+    cost = OpCost(**{one.name: row[one.name] for one in fields(OpCost) if one.name in row})
+    return Op(**{one.name: row[one.name] for one in fields(Op) if one.name in row}, cost=cost)
+
+
+def metric_from(row: Mapping[str, Any]) -> MetricRow:
+    """A row of the metrics from its columns, those that were plugged in left out."""
+    return MetricRow(**{name: row[name] for name in MetricRow._fields})
 
 
 def of_step(ops: pa.Table, step: int) -> pa.Table:
     """The rows of one step."""
     mine = pc.equal(ops["step"], step)
     return ops if pc.all(mine).as_py() else ops.filter(mine)
-
-
-def table(rows: list[Any], schema: pa.Schema) -> pa.Table:
-    """Rows (named tuples or lists in column order) as an Arrow table."""
-    columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine import HOME
-from engine.job.errors import JobRefused
+from engine.job.errors import UserError
 from lab.facade import Run, load
 from lab.store.stored_run import RunCorrupt, RunNotFound, StoreError
 
-_FORESEEN = (JobRefused, RunCorrupt, RunNotFound, StoreError, OSError)
+_FORESEEN = (UserError, RunCorrupt, RunNotFound, StoreError, OSError)
 
 _OURS = {HOME.parent / package for package in ("engine", "lab")}
 
 
 @contextmanager
-def looking_at(*names: str) -> Iterator[Sequence[Run]]:
+def opened_runs(*names: str) -> Iterator[Sequence[Run]]:
     """The runs of these names, for the block to show.
 
     Raises `RunNotFound`, and `RunCorrupt` for a damaged folder. What nobody foresaw in the block ends it as

@@ -16,7 +16,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
-from engine.job.errors import JobRefused
+from engine.job.errors import UserError
 from engine.job.job import CHOICES, Hardware, Job, Model, Plan, Training
 
 SECTIONS = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware}
@@ -32,13 +32,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """argparse comes here for what is required and absent; the rest are `ArgumentError`s (see `parse`)."""
         absent = [_called(action) for action in self._actions if action.required]
-        raise JobRefused(f"`{self.prog}` needs {', '.join(absent)}: see `{self.prog} --help`.")
+        raise UserError(f"`{self.prog}` needs {', '.join(absent)}: see `{self.prog} --help`.")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         try:
             return super().parse_known_args(args, namespace)
         except argparse.ArgumentError as error:
-            raise JobRefused(self._sentence(error, args or [])) from error
+            raise UserError(self._sentence(error, args or [])) from error
 
     def _sentence(self, error: argparse.ArgumentError, words: list[str]) -> str:
         """The complaint in our words, from the argument that it is about."""
@@ -81,11 +81,11 @@ def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
     used: Parser = args.parser
     word = next((w for w in unknown if w.startswith("-")), unknown[0])
     if not word.startswith("-"):
-        raise JobRefused(f"`{used.prog}` does not know what to do with {word!r}: see `{used.prog} --help`.")
+        raise UserError(f"`{used.prog}` does not know what to do with {word!r}: see `{used.prog} --help`.")
     flag = word.split("=")[0]
     flags = [option for action in used._actions for option in action.option_strings if option.startswith("--")]
     near = _near(flag.replace("_", "-"), flags)
-    raise JobRefused(f"`{used.prog}` has no option {flag}: {near or f'see `{used.prog} --help`.'}")
+    raise UserError(f"`{used.prog}` has no option {flag}: {near or f'see `{used.prog} --help`.'}")
 
 
 def add_job_options(parser: Parser) -> None:
@@ -131,7 +131,7 @@ def field_docs(kind: type[Any]) -> dict[str, str]:
 
 
 def job_of(args: argparse.Namespace, base: Job | None = None) -> Job:
-    """The job that the options describe, on top of `--job` or `base`. Raises `JobRefused`."""
+    """The job that the options describe, on top of `--job` or `base`. Raises `UserError`."""
     if args.job is not None:
         return Job.from_toml(Path(args.job), **given(args))
     return Job.from_options(base, **given(args))
@@ -147,13 +147,13 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def whole_number(text: str, name: str, least: int = 0) -> int:
-    """Of an option that is not the job's. Raises `JobRefused`."""
+    """Of an option that is not the job's. Raises `UserError`."""
     try:
         found = int(text)
     except ValueError:
-        raise JobRefused(f"{name}={text!r} is not valid: use a whole number.") from None
+        raise UserError(f"{name}={text!r} is not valid: use a whole number.") from None
     if found < least:
-        raise JobRefused(f"{name}={found} is too small: use {least} or more.")
+        raise UserError(f"{name}={found} is too small: use {least} or more.")
     return found
 
 
@@ -162,15 +162,15 @@ def number(text: str, name: str) -> float:
     try:
         found = float(text)
     except ValueError:
-        raise JobRefused(f"{name}={text!r} is not valid: use a number.") from None
+        raise UserError(f"{name}={text!r} is not valid: use a number.") from None
     if not math.isfinite(found):
-        raise JobRefused(f"{name}={text!r} is not valid: use a finite number.")
+        raise UserError(f"{name}={text!r} is not valid: use a finite number.")
     return found
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:
-    """Of the option `partition`. Raises `JobRefused`."""
+    """Of the option `partition`. Raises `UserError`."""
     try:
         return tuple(int(number) for number in text.split(","))
     except ValueError:
-        raise JobRefused(f"partition={text} is not a list of whole numbers: use for example 2,1,1.") from None
+        raise UserError(f"partition={text} is not a list of whole numbers: use for example 2,1,1.") from None

@@ -10,7 +10,7 @@ import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 
-from engine.job.errors import JobRefused
+from engine.job.errors import UserError
 from engine.prediction.published_models import PRESETS
 from lab.cli.commands import (
     cancel as launch_commands,
@@ -24,7 +24,7 @@ from lab.cli.commands import (
 from lab.cli.commands import (
     notebooks as notebooks_command,
 )
-from lab.cli.commands.run import FAILED, INTERRUPTED, OK, REFUSED, say
+from lab.cli.commands.run import FAILED, INTERRUPTED, OK, REFUSED, report_failure
 from lab.cli.options import Parser, add_job_options, parse
 from lab.running.planning import SHOWN
 from lab.store.stored_run import RunCorrupt, RunNotFound, StoreError
@@ -53,20 +53,20 @@ def main(argv: list[str] | None = None) -> int:
         status: int = args.command(args)
         sys.stdout.flush()
         return status
-    except (JobRefused, RunNotFound) as error:
-        return say("refused", str(error), REFUSED, as_json=as_json)
+    except (UserError, RunNotFound) as error:
+        return report_failure("refused", str(error), REFUSED, as_json=as_json)
     except StoreError as error:
-        return say("failed", str(error), FAILED, as_json=as_json)
+        return report_failure("failed", str(error), FAILED, as_json=as_json)
     except RunCorrupt as error:
-        return say("corrupt", str(error), FAILED, as_json=as_json, run_id=error.run)
+        return report_failure("corrupt", str(error), FAILED, as_json=as_json, run_id=error.run)
     except KeyboardInterrupt:
-        return say("stopped", "stopped.", INTERRUPTED, as_json=as_json)
+        return report_failure("stopped", "stopped.", INTERRUPTED, as_json=as_json)
     except BrokenPipeError:  # whoever read our output has had enough; keep Python from complaining at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except OSError as error:
         words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
-        return say("failed", f"{words}.", FAILED, as_json=as_json)
+        return report_failure("failed", f"{words}.", FAILED, as_json=as_json)
 
 
 def _joined(argv: list[str]) -> list[str]:
@@ -149,9 +149,13 @@ def _to_open(command: Command) -> None:
 
 
 def _dashboard(args: Namespace) -> int:
-    from dashboard.server.serve import dashboard  # it stands on this package, and loads Streamlit
+    """What the package that stands on this one has declared as this command."""
+    from importlib.metadata import entry_points
 
-    return dashboard(args)
+    for declared in entry_points(group="shardlab.commands", name="dashboard"):
+        status: int = declared.load()(args)
+        return status
+    raise UserError("the dashboard is not installed: install Shardlab again, `pip install -e .` in its folder.")
 
 
 def _options_of_run(parser: Parser) -> None:

@@ -24,6 +24,7 @@ from lab.wording import one_line
 
 if TYPE_CHECKING:
     from engine.job.job import Job
+    from lab.running.execute import CheckedJob
 
 __all__ = ["Launch", "LaunchQueue"]
 
@@ -77,11 +78,13 @@ class LaunchQueue:
 
         Raises `JobRefused` for a job that cannot run here; then nothing was written.
         """
-        from lab.running.execute import refuse
+        from lab.running.execute import checked
 
-        job = _found_anywhere(job)
-        refuse(job, parity=parity, store=self.store)
-        run_id = self._create(job, parity, one_line(name)[:LONGEST_NAME])
+        return self.put(checked(_found_anywhere(job), parity=parity, store=self.store), name)
+
+    def put(self, wished: CheckedJob, name: str = "") -> Launch:
+        """As `add`, of a job that was checked here just before. It is once more at its turn: the machine may change."""
+        run_id = self._create(_found_anywhere(wished.job), wished.parity, one_line(name)[:LONGEST_NAME])
         with suppress(StoreError):  # it is in the queue; whoever looks next tries again, and hears the trouble
             self.ensure_worker()
         return self._get(run_id)

@@ -155,9 +155,10 @@ def main() -> int:
         lock = WorkerLock.passed_on(root, args.lock) if args.lock is not None else _take_lock(root)
         if lock is None:
             return 0
+        from engine.execution.session import PRELOAD
         from engine.processes.launch import warm
 
-        warm()  # torch loads in a process of its own while this one looks for work
+        warm(PRELOAD)  # torch loads in a process of its own while this one looks for work
         Worker(Store(root), lock, float(os.environ.get(IDLE, DEFAULT_IDLE))).serve()
     except StoreError as error:
         _log(str(error))

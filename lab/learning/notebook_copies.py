@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from engine import HOME
-from engine.job.errors import JobRefused
+from engine.job.errors import UserError
 
 ORIGINALS = HOME.parent / "notebooks"
 FIRST = "index.ipynb"
@@ -47,11 +47,11 @@ class Copied:
 def update(folder: Path, fresh: bool = False, originals: Path = ORIGINALS) -> Copied:
     """Brings `folder` up to date with `originals`. fresh: a changed copy is put aside and copied anew.
 
-    Raises `JobRefused` if there are no originals, or `folder` cannot be their copy.
+    Raises `UserError` if there are no originals, or `folder` cannot be their copy.
     """
     found = sorted(originals.glob("*.ipynb"))
     if not found:
-        raise JobRefused(f"there are no notebooks in {originals}: run `lab notebooks` from a checkout of Shardlab.")
+        raise UserError(f"there are no notebooks in {originals}: run `lab notebooks` from a checkout of Shardlab.")
     _refuse(folder, originals)
     manifest = _read(folder / _MANIFEST)
     done = [_update_one(original, folder, manifest.get(original.name), fresh) for original in found]
@@ -79,9 +79,9 @@ def _update_one(original: Path, folder: Path, known: str | None, fresh: bool) ->
 
 def _refuse(folder: Path, originals: Path) -> None:
     if folder.resolve().is_relative_to(originals.resolve()):
-        raise JobRefused(f"{folder} holds the originals, which stay clean: choose another, as in `--to lab-notebooks`.")
+        raise UserError(f"{folder} holds the originals, which stay clean: choose another, as in `--to lab-notebooks`.")
     if folder.exists() and not folder.is_dir():
-        raise JobRefused(f"{folder} is a file: choose a folder, as in `--to lab-notebooks`.")
+        raise UserError(f"{folder} is a file: choose a folder, as in `--to lab-notebooks`.")
 
 
 def _read(manifest: Path) -> dict[str, str]:

@@ -8,27 +8,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from engine.recording.live_files import live_path  # fmt: skip
+from engine.recording.columns import table_of, table_of_values
+from engine.recording.live_files import live_path, metric_values, rows_in
 from engine.recording.running_totals import SoFar, read_so_far
-from engine.recording.tables import (
-    MEMORY_SCHEMA,
-    METRICS_SCHEMA,
-    OPS_SCHEMA,
-    MemoryRow,
-    MetricRow,
-    Op,
-    Recording,
-    table,
-)
+from engine.recording.tables import MemoryRow, MetricRow, Recording
 
 MOST_AT_ONCE = 2**20  # bytes of metrics taken in by one look: some 10,000 steps
 _BLOCK = 2**16
@@ -59,10 +51,14 @@ class MetricsFile:
 
 
 def _metrics(lines: list[bytes]) -> list[MetricRow]:
-    """The rows that can be read; those of good lines, which is nearly always all, in one go."""
+    """The rows that can be read; those of good lines, which is nearly always all, in one go.
+
+    Raises as `engine.recording.columns.check_names` does: columns that nobody here knows are no damage.
+    """
     try:
-        return [MetricRow(*row) for row in json.loads(b"[%b]" % b",".join(lines))]
-    except (ValueError, TypeError):
+        found = [metric_values(line) for line in json.loads(b"[%b]" % b",".join(lines))]
+        return [MetricRow(*values[: len(MetricRow._fields)]) for values in found]
+    except (json.JSONDecodeError, UnicodeDecodeError, TypeError):
         return [row for line in lines for row in _metrics([line])] if len(lines) > 1 else []
 
 
@@ -113,31 +109,39 @@ def _line_before(file: BinaryIO, end: int) -> Line | None:
     return None
 
 
+def step_recording(lines: Sequence[Line], metrics: Sequence[MetricRow]) -> StepRecording:
+    mine = [row for row in metrics if row.step == lines[0].so_far.step]
+    return StepRecording(lines, table_of("metrics", mine))
+
+
+@dataclass(frozen=True, eq=False)
 class StepRecording(Recording):
     """One step of a run, all ranks. Its rows are made when they are asked for; `ValueError` if a line is damaged.
 
     The memory table begins with what each rank held before the step. The metrics have its row, once it is known.
     """
 
-    def __init__(self, lines: Sequence[Line], metrics: Sequence[MetricRow]) -> None:
-        mine = [row for row in metrics if row.step == lines[0].so_far.step]
-        self.__dict__.update(_lines=lines, metrics=table(mine, METRICS_SCHEMA), stands_for={})  # past the frozen class
+    lines: Sequence[Line]
+    metrics: pa.Table
+    stands_for: Mapping[int, int] = field(default_factory=dict)
 
     @cached_property
-    def _rows(self) -> list[dict[str, Any]]:
-        return [json.loads(line.text) for line in self.__dict__["_lines"]]
+    def _read(self) -> list[dict[str, Any]]:
+        return [json.loads(line.text) for line in self.lines]
 
     @cached_property
     def ops(self) -> pa.Table:
-        return table([op for row in self._rows for op in row["ops"]], OPS_SCHEMA)
+        return table_of_values("ops", [op for line in self._read for op in rows_in(line, "ops")])
 
     @cached_property
     def memory(self) -> pa.Table:
-        return table([held for row in self._rows for held in (*_before(row), *row["memory"])], MEMORY_SCHEMA)
+        rows = [table_of_values("memory", rows_in(line, "memory")) for line in self._read]
+        before = [table_of("memory", self._before(line, held)) for line, held in zip(self._read, rows, strict=True)]
+        return pa.concat_tables([part for both in zip(before, rows, strict=True) for part in both])
 
-
-def _before(row: dict[str, Any]) -> list[MemoryRow]:
-    so_far, ops = SoFar(*row["so_far"]), [Op(*op) for op in row["ops"]]
-    begin = min([*(op.start_ns for op in ops), *(MemoryRow(*held).time_ns for held in row["memory"])])
-    held = so_far.before.items()
-    return [MemoryRow(so_far.step, ops[0].rank, begin, category, nbytes) for category, nbytes in held if nbytes]
+    def _before(self, line: dict[str, Any], held: pa.Table) -> list[MemoryRow]:
+        """What a rank held when the step began."""
+        so_far, ops = SoFar(*line["so_far"]), table_of_values("ops", rows_in(line, "ops"))
+        begin = min([*ops["start_ns"].to_pylist(), *held["time_ns"].to_pylist()])
+        rank, before = ops["rank"][0].as_py(), so_far.before.items()
+        return [MemoryRow(so_far.step, rank, begin, category, nbytes) for category, nbytes in before if nbytes]

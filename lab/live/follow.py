@@ -17,7 +17,7 @@ from engine.job.errors import JobRefused
 from engine.job.job import Job
 from engine.processes.status.board import Note, read_board
 from engine.recording.live_files import live_reference_path, status_path
-from engine.recording.tables import MetricRow
+from engine.recording.tables import metric_from
 from lab.live.files import MetricsFile, newest_lines
 from lab.live.newest import Newest, from_lines, from_tables
 from lab.live.snapshot import RankNow, Snapshot, eta_seconds, rank_now, seconds_so_far
@@ -97,7 +97,7 @@ class LiveRun:
         recording = run.recording
         peaks = {row["rank"]: row["total_peak"] for row in run.summary["memory"]["per_rank"]}
         self._newest = from_tables(recording, peaks)
-        rows = self._metrics.rows = [MetricRow(**row) for row in recording.metrics.to_pylist()]
+        rows = self._metrics.rows = [metric_from(row) for row in recording.metrics.to_pylist()]
         self._metrics.behind = False
         if any(row.reference_loss == row.reference_loss for row in rows):  # not NaN
             self._reference = tuple(row.reference_loss for row in rows)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.recording.tables import CATEGORIES, MEMORY_SCHEMA, MemoryRow, MetricRow, Recording, table
-from lab.live.files import Line, StepRecording
+from engine.recording.columns import schema, table_of
+from engine.recording.tables import CATEGORIES, MemoryRow, MetricRow, Recorded, Recording
+from lab.live.files import Line, step_recording
 
 TOTAL = "total"
 """The key, beside those of `CATEGORIES`, of the most bytes of all categories together at any one time."""
@@ -39,7 +40,7 @@ def from_lines(lines: Sequence[Line], metrics: Sequence[MetricRow]) -> Newest:
     axes = list(dict.fromkeys(axis for one in so_far for axis in one.moved))
     return Newest(
         step=last.step,
-        recording=StepRecording(lines, metrics),
+        recording=step_recording(lines, metrics),
         memory_now={rank: one.held for rank, one in enumerate(so_far)},
         memory_peak={rank: {**one.peak, TOTAL: one.peak_total} for rank, one in enumerate(so_far)},
         bytes_so_far={axis: tuple(one.moved.get(axis, 0) for one in so_far) for axis in axes},
@@ -74,9 +75,9 @@ def _only(step: int, recording: Recording) -> Recording:
             before[row["rank"], row["category"]] = row["bytes_last"]
         rows.append(batch.filter(pc.equal(batch["step"], step)))
     held = [MemoryRow(step, rank, begins.get(rank, 0), name, size) for (rank, name), size in before.items() if size]
-    memory = pa.concat_tables([table(held, MEMORY_SCHEMA), *(part.cast(MEMORY_SCHEMA) for part in rows)])
+    memory = pa.concat_tables([table_of("memory", held), *(part.cast(schema("memory")) for part in rows)])
     metrics = recording.metrics.filter(pc.equal(recording.metrics["step"], step))
-    return Recording(ops, memory, metrics, recording.stands_for)
+    return Recorded(ops, memory, metrics, recording.stands_for)
 
 
 def _memory(recording: Recording) -> tuple[dict[int, dict[str, int]], dict[int, dict[str, int]]]:

@@ -1,10 +1,11 @@
-"""Runs a job from end to end: refuses what cannot run here, checks its program, and executes it."""
+"""Runs a job from end to end: checks it once, refuses what cannot run here, and executes it."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.running.execution import Execution, OnProgress, reference_file
@@ -16,14 +17,34 @@ from lab.store.stored_run import StoredRun
 if TYPE_CHECKING:
     from engine.job.job import Job
     from engine.program.program import Program
+    from engine.program.schedules.text import Written
 
 PROCESS_BYTES = 16_000_000
 """Memory of a rank's process that it shares with no other and the ledger does not count: measured (psutil's uss, torch
-2.13, Linux) 9 to 13 MB when connected and 14 to 16 MB in training. torch itself is shared by all, from the nursery."""
+2.13, Linux) 9 to 13 MB when connected and 14 to 16 MB in training. torch itself is shared by all."""
 
 
-def refuse(job: Job, *, parity: bool = True, store: Store | None = None) -> None:
-    """Raises `JobRefused` if the job breaks a rule or does not fit this machine. Starts nothing."""
+@dataclass(frozen=True, kw_only=True)
+class CheckedJob:
+    """A job that may be run here, as `checked` alone makes it, so that nobody on its way needs to check it again.
+
+    parity: whether it is compared with one process. program: what its ranks execute; None for what its plan compiles
+    to.
+    """
+
+    job: Job
+    parity: bool = True
+    program: Program | None = None
+
+
+def checked(
+    job: Job, *, parity: bool = True, by_hand: Program | Written | None = None, store: Store | None = None
+) -> CheckedJob:
+    """Starts nothing. Raises `JobRefused` if the job breaks a rule or does not fit this machine.
+
+    by_hand: a program or schedule to run in place of what the plan compiles to. Raises `ValueError` for one that cannot
+    be read, `ProgramError`, one of these, for one that would not train the job.
+    """
     from engine.job import rules
 
     rules.check(job)
@@ -32,6 +53,11 @@ def refuse(job: Job, *, parity: bool = True, store: Store | None = None) -> None
     import psutil
 
     rules.check_here(job, bytes_needed(job, parity, store or Store()), psutil.virtual_memory().available)
+    if by_hand is None:
+        return CheckedJob(job=job, parity=parity)
+    from engine.program.handwritten import checked_program
+
+    return CheckedJob(job=job, parity=parity, program=checked_program(job, by_hand))
 
 
 def bytes_needed(job: Job, parity: bool, store: Store) -> int:
@@ -53,46 +79,51 @@ def run_job(
     job: Job,
     *,
     parity: bool = True,
-    program: Program | None = None,
+    by_hand: Program | Written | None = None,
     on_progress: OnProgress | None = None,
     cancel: threading.Event | None = None,
     store: Store | None = None,
     queued: RunInfo | None = None,
 ) -> StoredRun:
-    """Trains `job` on real processes and returns the finished run.
-
-    program: what the ranks execute, for one written by hand; default: what the plan compiles to. Either is
-    checked. queued: a run whose folder is there already and whose turn it is; default: a new one.
-
-    Raises `JobRefused` before anything is started or written; `RunFailed` if a process fails, `RunCancelled`
-    if `cancel` gets set, `StoreError` if the run folder cannot be written. However it ends, the folder says
-    so and keeps the steps that were done.
-    """
+    """Checks a job, trains it on real processes and returns the finished run; see `checked` and `execute`."""
     began = time.perf_counter()
-    store = store or Store()
-    refuse(job, parity=parity, store=store)
-    chosen = checked_program(job, program)
+    found = checked(job, parity=parity, by_hand=by_hand, store=store)
+    return execute(found, on_progress=on_progress, cancel=cancel, store=store, queued=queued, began=began)
+
+
+def execute(
+    run: CheckedJob,
+    *,
+    on_progress: OnProgress | None = None,
+    cancel: threading.Event | None = None,
+    store: Store | None = None,
+    queued: RunInfo | None = None,
+    began: float | None = None,
+) -> StoredRun:
+    """Trains on real processes and returns the finished run.
+
+    queued: a run whose folder is there already and whose turn it is; default: a new one. began: when it was asked for,
+    by `time.perf_counter`; default: now.
+
+    Raises `RunFailed` if a process fails, `RunCancelled` if `cancel` gets set, `StoreError` if the run folder cannot be
+    written. However it ends, the folder says so and keeps the steps that were done.
+    """
+    from engine.program.handwritten import checked_program
+
+    began, store = began or time.perf_counter(), store or Store()
+    program = run.program or checked_program(run.job)
     _load()
-    info = store.create(job, tuple(sys.argv), parity=parity) if queued is None else store.begin(queued)
+    info = store.create(run.job, tuple(sys.argv), parity=run.parity) if queued is None else store.begin(queued)
     with store.executing(info.id):
-        return Execution(job, chosen, parity, on_progress, store, info, began).run(cancel)
+        return Execution(run.job, program, run.parity, on_progress, store, info, began).run(cancel)
 
 
 def _load() -> None:
     """Imports what the run will need, while torch loads in the process that will fork the ranks."""
+    from engine.execution.session import PRELOAD
     from engine.processes.launch import warm
 
-    warm()
+    warm(PRELOAD)
     import engine.recording.parquet  # noqa: F401
     import lab.analysis
     import lab.store.summary  # noqa: F401
-
-
-def checked_program(job: Job, program: Program | None = None) -> Program:
-    """The program to run. Raises `ProgramError` if it would not train the job."""
-    from engine.program.checks.check import check_program
-    from engine.program.compile import compile_job
-
-    chosen = program or compile_job(job)
-    check_program(chosen, job)
-    return chosen

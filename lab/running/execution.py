@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import math
-import re
+import os
 import threading
 import time
 from collections import defaultdict
@@ -22,8 +22,8 @@ from lab.store.stored_run import Known, StoredRun
 
 if TYPE_CHECKING:
     from engine.job.job import Job
+    from engine.processes.root_cause import SystemTrouble
     from engine.program.program import Program
-    from engine.recording.tables import Recording
     from lab.store.summary import Outcome
 
 Event = dict[str, Any]
@@ -69,8 +69,8 @@ def _agree(reports: list[Event]) -> None:
     for report in reports:
         for name in ("loss", "grad_norm"):
             if repr(report[name]) != repr(first[name]):
-                told = f"reports {name} {report[name]} of step {report['step']}"
-                cause = f"{told}, where rank {first['rank']} reports {first[name]}"
+                odd = f"reports {name} {report[name]} of step {report['step']}"
+                cause = f"{odd}, where rank {first['rank']} reports {first[name]}"
                 raise RunFailed(Failure(f"rank {report['rank']}", "", cause, "", ()))
 
 
@@ -114,7 +114,7 @@ class Execution:
             raise trouble from error
         except RunFailed as error:
             self._end_early("failed", str(error))
-            if (full := self._disk_trouble(str(error.failure.cause))) is not None:
+            if (full := self._disk_trouble(error.failure.system)) is not None:
                 raise full from error
             raise
         except BaseException as error:
@@ -123,7 +123,7 @@ class Execution:
 
     def _launch(self, cancel: threading.Event | None) -> None:
         from engine.execution.reference import kept_losses
-        from engine.execution.session import choose_backend, members, usable_gpus
+        from engine.execution.session import PRELOAD, choose_backend, members, usable_gpus
         from engine.processes.launch import launch
         from engine.recording.live_files import status_path
 
@@ -136,38 +136,39 @@ class Execution:
             (self.folder / "cluster.toml").write_text(described, encoding="utf-8")
         reference = reference_file(self.job, self.store) if self.parity else None
         if reference is not None and (kept := kept_losses(reference)) is not None:
-            self._hear_reference(kept)
-        self._tell("starting")
+            self._on_reference(kept)
+        self._notify("starting")
         self.launched = time.perf_counter()
         launch(
             members(self.job, self.folder, backend=backend, reference=reference, program=self.program),
             log_path=self.folder / "log.txt",
             run_json=self.folder / "run.json",
             status_path=status_path(self.folder),
-            on_event=self._hear,
+            on_event=self._on_event,
             cancel=cancel,
+            preload=PRELOAD,
         )
 
-    # -- listening -------------------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------------------
 
-    def _hear(self, member: str, event: Event) -> None:
+    def _on_event(self, member: str, event: Event) -> None:
         match event["event"]:
             case "ready":
-                self._hear_ready(event)
+                self._on_ready(event)
             case "step":
-                self._hear_step(event)
+                self._on_step(event)
             case "finished":
                 self.finished[event["rank"]] = event
             case "reference":
-                self._hear_reference(event)
+                self._on_reference(event)
 
-    def _hear_ready(self, event: Event) -> None:
+    def _on_ready(self, event: Event) -> None:
         self.ready.add(event["rank"])
         if len(self.ready) == self.job.world_size:
             self.ready_s = time.perf_counter() - self.launched
-            self._tell("ready")
+            self._notify("ready")
 
-    def _hear_reference(self, found: Event) -> None:
+    def _on_reference(self, found: Event) -> None:
         """Also shows it to those who follow the run."""
         from engine.recording.live_files import live_reference_path
 
@@ -175,7 +176,7 @@ class Execution:
         with suppress(OSError):  # what keeps the run from going on is told where its rows are written
             write_whole(live_reference_path(self.folder), json.dumps(self.reference))
 
-    def _hear_step(self, event: Event) -> None:
+    def _on_step(self, event: Event) -> None:
         from engine.recording.live_files import append_metric
         from engine.recording.tables import MetricRow
 
@@ -192,9 +193,9 @@ class Execution:
         row = MetricRow(step, loss, norm, seconds, tokens / seconds if seconds else math.nan, math.nan)
         self.metrics.append(row)
         append_metric(self.folder, row)
-        self._tell("step", row)
+        self._notify("step", row)
 
-    def _tell(self, phase: Literal["starting", "ready", "step", "finishing"], row: Any = None) -> None:
+    def _notify(self, phase: Literal["starting", "ready", "step", "finishing"], row: Any = None) -> None:
         if self.on_progress is None:
             return
         known: dict[str, Any] = {"run_id": self.info.id, "world_size": self.job.world_size}
@@ -205,8 +206,9 @@ class Execution:
     # -- ending ----------------------------------------------------------------------------------------------
 
     def _finish(self) -> StoredRun:
-        self._tell("finishing")
-        resident, fingerprints = self._told("rss_bytes"), self._told("fingerprint")
+        self._notify("finishing")
+        assert self.reference is not None or not self.parity, "the ranks compared with a reference that nobody heard of"
+        resident, fingerprints = self._of_each_rank("rss_bytes"), self._of_each_rank("fingerprint")
         return self._keep(replace(self.info, status="finished", resident_bytes=resident, fingerprints=fingerprints))
 
     def _end_early(self, status: Literal["failed", "stopped"], message: str) -> None:
@@ -226,12 +228,11 @@ class Execution:
         inside = path.is_relative_to(self.store.root) and error.errno in FOLDER_TROUBLE
         return StoreError.writing(path, error) if inside or error.errno in DISK_TROUBLE else None
 
-    def _disk_trouble(self, cause: str) -> StoreError | None:
-        """The cause of a rank's failure, if it is that it could not write its rows."""
-        found = re.search(r"OSError: \[Errno (\d+)\] ([^:]+)(?:: '(.+?)')?", cause)
-        if found is None or int(found[1]) not in DISK_TROUBLE:
+    def _disk_trouble(self, told: SystemTrouble | None) -> StoreError | None:
+        """What a rank was refused by its system, if it is that it could not write its rows."""
+        if told is None or told.errno not in DISK_TROUBLE:
             return None
-        return StoreError.writing(Path(found[3] or self.folder), OSError(int(found[1]), found[2]))
+        return StoreError.writing(Path(told.filename or self.folder), OSError(told.errno, os.strerror(told.errno)))
 
     def _keep(self, info: RunInfo) -> StoredRun:
         """Makes the tables and the summary; `run.json` comes last, so that "finished" means everything is
@@ -246,40 +247,43 @@ class Execution:
         finalize(self.folder)
         recording = read_recording(self.folder)
         summary = summarise(info, self.job, self.program, recording, self._outcome())
-        run = self._stored(info, recording, summary)
         if self.job.hardware.cluster and info.status == "finished":
-            from lab.running.simulation import replay_numbers, replayed
+            from lab.running.simulation import replay_of
+            from lab.store.simulated_summary import replay_numbers
 
-            summary |= {"replay": replay_numbers(replayed(run))}
-            run = self._stored(info, recording, summary)
+            cluster = find_cluster(self.job.hardware.cluster, self.store)
+            replay = replay_of(info.id, self.job, self.program, recording, cluster, self.store)
+            summary |= {"replay": replay_numbers(replay.summary)}
         write_whole(self.folder / "summary.json", json.dumps(summary, indent=2, allow_nan=False))
         self.store.write(info)
-        return run
-
-    def _stored(self, info: RunInfo, recording: Recording, summary: dict[str, Any]) -> StoredRun:
-        """The run with what is at hand: no need to read it."""
-        known = Known(self.job, self.program, recording, summary)
+        known = Known(self.job, self.program, recording, summary)  # at hand: no need to read it
         return StoredRun(Entry(info, digest(summary)), self.store, known)
 
     def _complete_metrics(self) -> None:
         """Writes the metrics again with the reference losses, which may arrive after the steps they
         belong to.
         """
+        from engine.recording.live_files import metric_line
+
         path = self.folder / "live" / "metrics.jsonl"
         if self.reference is None or not path.exists():
             return
         pairs = zip(self.metrics, self.reference["losses"], strict=False)
-        write_whole(path, "".join(json.dumps(row._replace(reference_loss=loss)) + "\n" for row, loss in pairs))
+        write_whole(path, "".join(metric_line(row._replace(reference_loss=loss)) for row, loss in pairs))
 
     def _outcome(self) -> Outcome:
         from lab.store.summary import Outcome
 
-        def worst(name: str) -> float | None:
-            found = [report[name] for report in self.finished.values() if report.get(name) is not None]
-            return max(found, key=lambda x: (math.isnan(x), x)) if found else None
-
         whole = len(self.metrics) == self.job.training.steps
         reference = self.reference if whole and len(self.finished) == self.job.world_size else None
+
+        def worst(name: str) -> float | None:
+            """NaN if any rank says so, or says nothing: the weights of one rank do not speak for another's."""
+            if reference is None:
+                return None
+            told = [report.get(name) for report in self.finished.values()]
+            return max((math.nan if x is None else x for x in told), key=lambda x: (math.isnan(x), x))
+
         return Outcome(
             reference_losses=None if reference is None else reference["losses"],
             reference_grad_norms=None if reference is None else reference["grad_norms"],
@@ -289,7 +293,7 @@ class Execution:
             wall_s=time.perf_counter() - self.began,
         )
 
-    def _told(self, name: str) -> tuple[Any, ...]:
-        """What each rank said at its end, in the order of ranks; () if one did not."""
-        told = [self.finished.get(rank, {}).get(name) for rank in range(self.job.world_size)]
-        return tuple(told) if all(told) else ()
+    def _of_each_rank(self, name: str) -> tuple[Any, ...]:
+        """What each rank reported at its end, in the order of ranks; () if one did not."""
+        reported = [self.finished.get(rank, {}).get(name) for rank in range(self.job.world_size)]
+        return tuple(reported) if all(reported) else ()

@@ -1,4 +1,4 @@
-"""The planner for people: `lab.plan`, the tables of `lab plan`, and the same as JSON."""
+"""The planner for people: `lab.plan`, and what it finds as JSON."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from engine.job.errors import JobRefused
 from engine.job.job import Job
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from engine.planner.search import Candidate, Search
+    from engine.planner.result import Candidate, Search
 
 DEFAULT_CLUSTER = "a100-dgx"
 SHOWN = 5
@@ -41,7 +39,7 @@ def plan(
 
 
 def as_json(found: Search, top: int) -> dict[str, Any]:
-    """What the tables show, as plain values."""
+    """What `lab plan` shows, as plain values."""
     return {
         "gpus": found.gpus, "idle_gpus": found.idle_gpus, "legal": found.legal, "fitting": found.fitting,
         "limit_bytes": found.limit_bytes, "terms": found.terms,
@@ -59,36 +57,10 @@ def _candidate(one: Candidate) -> dict[str, Any]:
     return _plan(one.job) | {
         "seconds": one.seconds, "mfu": one.mfu, "tokens_per_second": one.tokens_per_second, "bytes": one.bytes,
         "memory": one.memory, "components": one.components, "bubble": one.bubble, "replayed": one.refined,
+        "idle_gpus": one.idle_gpus,
     }  # fmt: skip
 
 
 def _plan(job: Job) -> dict[str, Any]:
     names = ("dp", "tp", "pp", "schedule", "chunks", "zero", "microbatches", "sequence_parallel", "recompute")
     return {name: getattr(job.plan, name) for name in names} | {"microbatch_size": job.microbatch_size}
-
-
-def print_search(found: Search, console: Console, top: int) -> None:
-    """The best plans as a table, then why they win and what does not fit."""
-    from rich.table import Table
-
-    from engine.prediction.formulas import parameters
-    from lab.wording import parameter_count, percent, seconds
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("", "dp·tp·pp", "v", "ZeRO", "b", "m", "SP", "redo", "step", "MFU", "GB", "idle, est.", ""):
-        table.add_column(heading, justify="left" if heading in ("dp·tp·pp", "redo", "") else "right")
-    for rank, one in enumerate(found.ranked[:top], 1):
-        job, p = one.job, one.job.plan
-        table.add_row(
-            str(rank), f"{p.dp}·{p.tp}·{p.pp}", str(p.chunks), str(p.zero), str(job.microbatch_size),
-            str(p.microbatches), "on" if job.scatters_sequence else "off", p.recompute, seconds(one.seconds),
-            percent(one.mfu), f"{one.bytes / 1e9:.1f}", percent(one.bubble), "replayed" if one.refined else "estimated",
-        )  # fmt: skip
-    model = found.winner.job.model
-    size = f"{parameter_count(parameters(found.winner.job))} ({model.layers} layers, hidden {model.hidden})"
-    console.print(f"A GPT of {size} on {found.gpus:,} devices", highlight=False)
-    console.print(f"{found.legal:,} legal plans, {found.fitting:,} fit in {found.limit_bytes / 1e9:.3g} GB a GPU")
-    console.print(f"({found.terms})", style="dim")
-    console.print(table)
-    for sentence in found.sentences:
-        console.print(f"• {sentence}", highlight=False)

@@ -26,6 +26,7 @@ from lab.store.stored_run import Known, RunCorrupt, StoredRun
 if TYPE_CHECKING:
     from engine.cluster.cluster import Cluster
     from engine.program.program import Program
+    from engine.program.schedules.text import Written
     from engine.recording.tables import Recording
 
 UNKEPT = "simulation"
@@ -43,24 +44,16 @@ MOST_BYTES, MOST_FLOPS = 2**60, 2**60
 def simulate(
     model: str | None = None,
     job: Job | str | Path | None = None,
-    program: Program | None = None,
+    by_hand: Program | Written | None = None,
     keep: bool = False,
     store: Store | None = None,
-    by_hand: Any = None,
     **options: Any,
 ) -> StoredRun:
-    """Says what a plan would do on a cluster; see `lab.simulate`. by_hand: a schedule, as text or a function."""
+    """Says what a plan would do on a cluster; see `lab.simulate`. by_hand: as in `simulate_job`."""
     store = store or Store()
     chosen = job_to_simulate(model, job, options)
     cluster = find_cluster(chosen.hardware.cluster, store)
-    if by_hand is not None:
-        if program is not None:
-            raise ValueError("program and a schedule written by hand both say what to run: leave one of the two out.")
-        from engine.program.handwritten import schedule_program
-
-        check(chosen, cluster)
-        program = schedule_program(chosen, by_hand)
-    return simulate_job(chosen, cluster, program, store, keep)
+    return simulate_job(chosen, cluster, by_hand, store, keep)
 
 
 def job_to_simulate(model: str | None, base: Job | str | Path | None, options: dict[str, Any]) -> Job:
@@ -102,33 +95,54 @@ def _orders(job: Job, microbatches: int) -> bool:
 
 
 def simulate_job(
-    job: Job, cluster: Cluster, program: Program | None = None, store: Store | None = None, keep: bool = False
+    job: Job,
+    cluster: Cluster,
+    by_hand: Program | Written | None = None,
+    store: Store | None = None,
+    keep: bool = False,
 ) -> StoredRun:
-    """One step of `job` on `cluster`. Raises `JobRefused` for what makes no sense there.
+    """One step of `job` on `cluster`; see `checked` and `simulate_program`."""
+    began = time.perf_counter()
+    return simulate_program(job, cluster, checked(job, cluster, by_hand), store, keep, began)
+
+
+def checked(job: Job, cluster: Cluster, by_hand: Program | Written | None = None) -> Program:
+    """The program of a job that makes sense on `cluster`: what its plan compiles to, or what is written by hand.
+
+    Raises `JobRefused`, for what is written by hand `ValueError` and `ProgramError`.
+    """
+    from engine.program.compile import compile_job
+    from engine.program.handwritten import checked_program
+
+    check(job, cluster)
+    return compile_job(job) if by_hand is None else checked_program(job, by_hand)
+
+
+def simulate_program(
+    job: Job,
+    cluster: Cluster,
+    program: Program,
+    store: Store | None = None,
+    keep: bool = False,
+    began: float | None = None,
+) -> StoredRun:
+    """One step of a program that was `checked`. Raises `JobRefused` for what cannot be timed on `cluster`.
 
     keep: in the store; else in memory, and nothing is left behind, unless the store exists: then it keeps templates.
+    began: when it was asked for, by `time.perf_counter`; default: now.
     """
-    began, store = time.perf_counter(), store or Store()
-    check(job, cluster)
     from engine.prediction.simulate import simulate
-    from lab.running.execute import checked_program
 
-    made = checked_program(job, program) if program else _compiled(job)
-    actions = sum(map(len, made.lanes)) * job.plan.dp * job.plan.tp
+    began, store = began or time.perf_counter(), store or Store()
+    actions = sum(map(len, program.lanes)) * job.plan.dp * job.plan.tp
     few = job.world_size <= MOST_LISTED and actions <= EACH_RANK_ROWS
     templates = store.root / "templates" if keep or store.root.exists() else None
     try:
-        recording = simulate(job, cluster, made, each_rank=few, kept=templates)
+        recording = simulate(job, cluster, program, each_rank=few, kept=templates)
     except ValueError as error:
         raise JobRefused(str(error)) from error
-    run = _run(job, made, recording, cluster, store, began)
-    return kept(run, store) if keep else run
-
-
-def _compiled(job: Job) -> Program:
-    from engine.program.compile import compile_job
-
-    return compile_job(job)
+    run = _run(job, program, recording, cluster, store, began)
+    return stored(run, store) if keep else run
 
 
 def check(job: Job, cluster: Cluster) -> None:
@@ -181,10 +195,8 @@ def _run(
 def replayed(run: StoredRun, cluster: str | Cluster | None = None) -> StoredRun:
     """A run as another cluster would carry it out; see `Run.replay`."""
     from engine.cluster.cluster import Cluster
-    from engine.prediction.replay.replay import replay
     from engine.program.checks.check import ProgramError
 
-    began = time.perf_counter()
     if cluster is None:
         cluster = run.cluster
     if cluster is None:
@@ -200,27 +212,31 @@ def replayed(run: StoredRun, cluster: str | Cluster | None = None) -> StoredRun:
         except ProgramError as error:
             why = str(error).splitlines()[0]
             raise RunCorrupt(run.id, f"the program of run {run.id} does not train its job: {why}") from error
-    check_on(job, put)
+    return replay_of(run.id, job, run.program, run.recording, put, run.store)
+
+
+def replay_of(
+    run_id: str, job: Job, program: Program, recording: Recording, cluster: Cluster, store: Store
+) -> StoredRun:
+    """What ranks did on `cluster`, every rank of them recorded. Raises `JobRefused`, which calls the run `run_id`."""
+    from engine.prediction.replay.replay import replay
+
+    began = time.perf_counter()
+    check_on(job, cluster)
     try:
-        recording = replay(run.recording, job, put)
+        found = replay(recording, job, cluster)
     except Unknown:
         raise
     except ValueError as error:
-        raise JobRefused(f"run {run.id} cannot be replayed: {error}") from error
-    return _run(job, run.program, recording, put, run.store, began)
+        raise JobRefused(f"run {run_id} cannot be replayed: {error}") from error
+    return _run(job, program, found, cluster, store, began)
 
 
 def default_name(job: Job) -> str:
     return default_cluster(job, published=False)
 
 
-def replay_numbers(replay: StoredRun) -> dict[str, Any]:
-    """What a run's summary says of its replay."""
-    found = replay.summary
-    return {key: found[key] for key in ("cluster", "step_seconds")} | {"bubble": found["bubble"]["replayed"]}
-
-
-def kept(run: StoredRun, store: Store) -> StoredRun:
+def stored(run: StoredRun, store: Store) -> StoredRun:
     """The simulation as a run in the store. Raises `StoreError`."""
     from engine.recording.parquet import write_recording
 

@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lab.store.folder import TABLES, Entry, entry_from_json, read_entry
-
-if TYPE_CHECKING:
-    from lab.store.store import Store
 
 VERSION = 3  # of the table below, and of the digests in it; another number in the file means: throw it away
 _WATCHED = ("run.json", "summary.json", "live", *(f"{name}.parquet" for name in TABLES))
@@ -27,22 +23,22 @@ _PATIENCE = 2.0  # seconds to wait for another process that is writing
 Rows = dict[str, tuple[str, str]]  # id: (signature, entry as JSON)
 
 
-def indexed(store: Store) -> list[Entry]:
-    """The entries of all run folders, read through the index, which is brought up to date on the way."""
-    folders = {path.name: path for path in store.folders()}
-    if not folders:
+def indexed(root: Path, folders: Iterable[Path]) -> list[Entry]:
+    """The entries of run folders, read through the index in `root`, which is brought up to date on the way."""
+    named = {path.name: path for path in folders}
+    if not named:
         return []
-    path = store.root / "index.sqlite"
+    path = root / "index.sqlite"
     known = _load(path)
     entries, fresh = [], {}
-    for name, folder in folders.items():
+    for name, folder in named.items():
         state = signature(folder)
         entry = _cached(known.get(name), state)
         if entry is None:
             entry = read_entry(folder)
             fresh[name] = (state, json.dumps(asdict(entry)))
         entries.append(entry)
-    gone = set(known) - set(folders)
+    gone = set(known) - set(named)
     if fresh or gone:
         _save(path, fresh, gone)
     return entries

@@ -134,3 +134,8 @@ def _rows(peaks: Mapping[int, Mapping[str, Any]], like: Mapping[int, int]) -> li
         return [dict(peaks[like[rank]]) | {"rank": rank, "stands_for": 1} for rank in sorted(like)]
     count = Counter(like.values())
     return [dict(row) | {"stands_for": count[rank]} for rank, row in peaks.items()]
+
+
+def replay_numbers(replay: Mapping[str, Any]) -> Row:
+    """What a run's summary says of its replay, of the replay's own summary."""
+    return {key: replay[key] for key in ("cluster", "step_seconds")} | {"bubble": replay["bubble"]["replayed"]}

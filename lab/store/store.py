@@ -134,7 +134,7 @@ class Store:
         """All runs, newest first."""
         from lab.store.index import indexed
 
-        entries = [Entry(settle(entry.info), entry.digest) for entry in indexed(self)]
+        entries = [Entry(settle(entry.info), entry.digest) for entry in indexed(self.root, self.folders())]
         return sorted(entries, key=lambda entry: (_moment(entry.info), entry.info.id), reverse=True)
 
     def find(self, name: str) -> Entry:

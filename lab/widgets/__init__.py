@@ -1,4 +1,8 @@
-"""What a learner touches in a notebook: views, the explorer, questions. `lab.view`, `lab.explore` and kin make them."""
+"""What a learner touches in a notebook: views, the explorer, questions. `lab.view`, `lab.explore` and kin make them.
+
+It may import every room of the lab but the command line. Start with the functions below, then `views/linked.py` and
+`explorer/explorer.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import ipywidgets
 from engine.job.job import Job
 from lab.analysis.comparison.lines import refuse_other_than_runs
 from lab.facade import Run
-from lab.learning.exercises.exercise import a
+from lab.learning.exercises.exercise import described
 from lab.running.simulation import default_name
 from lab.widgets.explorer.explorer import Explorer
 from lab.widgets.question.answer import answers
@@ -54,7 +58,7 @@ def explore(
 def picture(figure: Callable[..., Any], args: tuple[Any, ...], how: str, options: dict[str, Any]) -> Plot:
     """See `lab.picture`."""
     if not callable(figure):
-        raise ValueError(f"a figure is a function that makes one, as in figures.memory; this is {a(figure)}.")
+        raise ValueError(f"a figure is a function that makes one, as in figures.memory; this is {described(figure)}.")
     shown = Plot(getattr(figure, "__name__", type(figure).__name__))
     shown.show(lambda theme: figure(*args, **options, theme=theme), "", how)
     shown.complete()

@@ -15,7 +15,7 @@ from engine.cluster.cluster import load_cluster
 from engine.cluster.scaled_links import scaled
 from engine.job.job import Job
 from engine.prediction.replay.replay import replay
-from engine.recording.tables import Recording
+from engine.recording.tables import Recorded, Recording
 from tests.benchmarks.row import Row
 from tests.engine.written import written
 
@@ -44,7 +44,7 @@ def measured(rounds: int) -> Iterator[Row]:
     faster = scaled(cluster, across_bandwidth=2.0)
     first, again = [], []
     for _ in range(rounds):
-        fresh = Recording(recording.ops, recording.memory, recording.metrics)
+        fresh = Recorded(recording.ops, recording.memory, recording.metrics)
         plain = seconds_of(lambda: plain_pass(recording))
         first.append((seconds_of(lambda fresh=fresh: replay(fresh, JOB, cluster)), plain))
         again.append((seconds_of(lambda fresh=fresh: replay(fresh, JOB, faster)), plain))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import engine
-from dashboard.runs import cached_runs
+from dashboard.data import cached_runs
 from engine.job.job import Job
 from engine.recording.live_files import live_path
 from lab.store.clusters import cluster_folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -73,6 +74,10 @@ def troubled(ctx: MemberContext) -> None:
 
 def raises(ctx: MemberContext) -> None:
     raise ValueError("the loss is not a number")
+
+
+def is_refused_by_the_system(ctx: MemberContext) -> None:
+    raise OSError(errno.ENOSPC, "the words of this system", "/runs/live/rank001.jsonl")
 
 
 def raises_from_lost_peer(ctx: MemberContext) -> None:
@@ -149,8 +154,8 @@ def has_a_child_and_raises(ctx: MemberContext) -> None:
 TROUBLES = {
     function.__name__: function
     for function in (
-        raises, raises_from_lost_peer, exits, exits_politely, vanishes, aborts, mismatches, sleeps, spins,
-        works_in_silence, emits_a_lambda, kills_itself, stops_itself, has_a_child_and_raises,
+        raises, is_refused_by_the_system, raises_from_lost_peer, exits, exits_politely, vanishes, aborts, mismatches,
+        sleeps, spins, works_in_silence, emits_a_lambda, kills_itself, stops_itself, has_a_child_and_raises,
     )
 }  # fmt: skip
 

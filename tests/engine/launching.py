@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from engine.execution.session import PRELOAD
 from engine.processes.launch import Failure, Member, RunFailed, launch
 
 HERE = Path(__file__).resolve().parent
@@ -37,7 +38,7 @@ def run(
         events.append((name, event))
         act(events)
 
-    launch(who, log_path=tmp_path / "log.txt", run_json=None, on_event=on_event, **options)
+    launch(who, log_path=tmp_path / "log.txt", run_json=None, on_event=on_event, preload=PRELOAD, **options)
     return events
 
 

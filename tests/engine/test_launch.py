@@ -48,12 +48,12 @@ def test_a_member_gets_its_payload_and_the_surroundings_of_the_client(
 ) -> None:
     warm()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SHARDLAB_TEST", "set after the nursery started")
+    monkeypatch.setenv("SHARDLAB_TEST", "set after the fork server started")
     events = run(tmp_path, members(2, "talks", plan={"tp": 2}))
     first = [event for name, event in events if name.startswith("rank 1")]
     assert first[0]["payload"] == {"plan": {"tp": 2}}
     assert (first[0]["index"], first[0]["size"]) == (1, 2)
-    assert first[1] == {"cwd": str(tmp_path), "variable": "set after the nursery started", "threads": 1}
+    assert first[1] == {"cwd": str(tmp_path), "variable": "set after the fork server started", "threads": 1}
     assert not Path(first[0]["rendezvous"]).parent.exists()
 
 
@@ -87,9 +87,9 @@ def test_a_run_leaves_no_process_file_descriptor_or_folder(tmp_path: Path) -> No
     before = this.num_fds()
     events = run(tmp_path, members(4, "talks"))
     assert this.num_fds() == before
-    (nursery,) = (child for child in this.children() if "engine.processes.fork_server.server" in child.cmdline())
-    assert nursery.num_threads() == 1  # or it could not be forked safely
-    assert not left([child.pid for child in nursery.children(recursive=True)])
+    (server,) = (child for child in this.children() if "engine.processes.fork_server.server" in child.cmdline())
+    assert server.num_threads() == 1  # or it could not be forked safely
+    assert not left([child.pid for child in server.children(recursive=True)])
     assert not any(Path(event["rendezvous"]).parent.exists() for _, event in events if "rendezvous" in event)
 
 
@@ -149,7 +149,7 @@ def test_a_killed_supervisor_leaves_nobody(tmp_path: Path, how: int) -> None:
 
 
 @pytest.mark.timed
-def test_a_killed_nursery_ends_the_run(tmp_path: Path) -> None:
+def test_a_killed_fork_server_ends_the_run(tmp_path: Path) -> None:
     def strike(pids: list[int], supervisor: int) -> None:
         os.kill(psutil.Process(supervisor).ppid(), signal.SIGKILL)
 
@@ -157,12 +157,12 @@ def test_a_killed_nursery_ends_the_run(tmp_path: Path) -> None:
     assert failure.member == "the fork server"
 
 
-def test_a_nursery_killed_between_runs_is_replaced_unnoticed(tmp_path: Path) -> None:
+def test_a_fork_server_killed_between_runs_is_replaced_unnoticed(tmp_path: Path) -> None:
     for _ in range(2):  # one at rest, then one that has only just begun
         warm()
-        nursery = client._state.nursery
-        assert nursery is not None
-        os.kill(nursery.process.pid, signal.SIGKILL)
+        server = client._state.server
+        assert server is not None
+        os.kill(server.process.pid, signal.SIGKILL)
     assert len(run(tmp_path, members(2, "sums"))) == 2
 
 

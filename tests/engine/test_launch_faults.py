@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.processes.launch import Member, RunFailed
+from engine.processes.root_cause import SystemTrouble
 from tests.engine.launching import Sabotage, failure_of, kill, members, run
 
 pytestmark = [pytest.mark.timed, pytest.mark.usefixtures("importable_targets")]
@@ -52,6 +54,13 @@ def test_the_rank_that_failed_is_named_not_those_that_lost_their_peer(
     what, _, detail = failure.cause.partition(": ")
     assert f"{failure.member} {what} while in '{failure.action}'" in str(failure)
     assert detail in str(failure)
+
+
+def test_what_the_system_refused_is_told_as_data_and_not_only_in_words(tmp_path: Path) -> None:
+    who = members(2, "troubled", culprit=1, trouble="is_refused_by_the_system")
+    failure = failure_of(tmp_path, Sabotage(2), who)
+    assert failure.system == SystemTrouble(errno.ENOSPC, "/runs/live/rank001.jsonl")
+    assert failure_of(tmp_path, Sabotage(2), members(2, "troubled", culprit=1, trouble="raises")).system is None
 
 
 def test_an_error_raised_because_a_peer_is_gone_is_a_consequence(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class Script:
         )
 
     def pids(self, count: int) -> list[int]:
-        """Of the members that have said they are up, their supervisor and the nursery."""
+        """Of the members that have said they are up, their supervisor and the fork server."""
         assert self.process.stdout is not None
         found = [json.loads(self.process.stdout.readline()) for _ in range(count)]
         supervisor = found[0]["supervisor"]
@@ -114,7 +114,7 @@ def test_a_forked_child_of_the_client_neither_disturbs_nor_keeps_a_run_alive(tmp
     events = [json.loads(script.process.stdout.readline()) for _ in range(4)]
     assert sum(event == {"sum": 2.0} for event in events) == 2
     pids = [event["pid"] for event in events if "pid" in event]
-    (child,) = (p for p in psutil.Process(script.process.pid).children() if "nursery" not in str(p.cmdline()))
+    (child,) = (p for p in psutil.Process(script.process.pid).children() if "fork_server" not in str(p.cmdline()))
     script.process.kill()
     assert not left(pids)
     assert child.is_running()

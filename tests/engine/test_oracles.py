@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine.execution.session import PRELOAD
 from engine.job.job import Job
 from engine.processes.launch import Member, launch
 from tests.engine.running import RELATIVE, train
@@ -26,6 +27,7 @@ def torch_losses(target: str, size: int, job: Job, folder: Path) -> list[float]:
         run_json=None,
         on_event=lambda _, event: found.append(event["losses"]),
         hang_seconds=30.0,
+        preload=PRELOAD,
     )
     return found[0]
 

@@ -15,7 +15,8 @@ from engine.job.job import Job
 from engine.prediction.critical_path import critical_path
 from engine.prediction.equivalent_ranks import representatives
 from engine.prediction.replay.replay import replay
-from engine.recording.tables import METRICS_SCHEMA, MetricRow, Recording, table
+from engine.recording.columns import table_of
+from engine.recording.tables import MetricRow, Recorded, Recording
 from lab import analysis
 from tests.engine.running import train
 from tests.engine.written import written
@@ -29,7 +30,7 @@ TOY = load_cluster("toy-2x4")
 def real() -> Recording:
     trained = train(parity=False, **OPTIONS)
     metrics = [MetricRow(k, loss, 1.0, 9.0, 9.0, loss) for k, loss in enumerate(trained.losses)]
-    return Recording(trained.ops, trained.memory, table(metrics, METRICS_SCHEMA))
+    return Recorded(trained.ops, trained.memory, table_of("metrics", metrics))
 
 
 def test_measured_times_play_no_part(real: Recording) -> None:
@@ -38,7 +39,7 @@ def test_measured_times_play_no_part(real: Recording) -> None:
     for name in ("start_ns", "end_ns", "cpu_ns"):
         shuffled = pa.array(rng.permutation(ops[name].to_numpy()))
         ops = ops.set_column(ops.schema.get_field_index(name), name, shuffled)
-    otherwise = Recording(ops.take(rng.permutation(ops.num_rows)), real.memory, real.metrics)
+    otherwise = Recorded(ops.take(rng.permutation(ops.num_rows)), real.memory, real.metrics)
     assert replay(real, JOB, TOY).ops.equals(replay(otherwise, JOB, TOY).ops)
     assert replay(real, JOB, TOY).ops.equals(replay(real, JOB, TOY).ops)
 
@@ -78,7 +79,7 @@ def test_real_ranks_of_one_class_do_the_same(real: Recording) -> None:
     like = dict(enumerate(representatives(JOB, TOY)))
     chosen = sorted(set(like.values()))
     rows = real.ops.filter(pa.compute.is_in(real.ops["rank"], value_set=pa.array(chosen)))
-    few = replay(Recording(rows, real.memory, real.metrics, like), JOB, TOY)
+    few = replay(Recorded(rows, real.memory, real.metrics, like), JOB, TOY)
     everybody = replay(real, JOB, TOY)
     assert len(chosen) == 2 and few.stands_for == like
     for rank in range(8):

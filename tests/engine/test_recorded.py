@@ -141,9 +141,9 @@ def test_every_unit_runs_on_meta_tensors_with_the_same_shapes_and_flops() -> Non
         x, found = None, []
         for unit in compute_units(job.model):
             params = {p.name: torch.ones(p.shape, device=device) for p in unit_params(job.model, 1, unit)}
-            with counting() as cost:
+            with counting() as counted:
                 x = model.forward(unit, params, x, tokens)
-            found.append((unit, tuple(x.shape), cost.flops, cost.touched_bytes))
+            found.append((unit, tuple(x.shape), counted.cost.flops, counted.cost.touched_bytes))
         costs[device] = found
     assert costs["meta"] == costs["cpu"]
     n, h, v = 4 * 16, 32, 256

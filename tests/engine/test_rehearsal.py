@@ -16,7 +16,7 @@ from engine.prediction.rehearsal.rehearse import rehearse
 from engine.prediction.replay.replay import replay
 from engine.prediction.simulate import simulate
 from engine.program.handwritten import schedule_program
-from engine.recording.tables import Recording
+from engine.recording.tables import Recorded, Recording
 from lab.analysis import memory_peaks
 from tests.engine.running import Trained, train
 
@@ -47,7 +47,7 @@ PLANS: list[dict[str, Any]] = [
 def test_a_rehearsal_and_a_real_run_record_the_same_operations_and_replay_alike(which: int) -> None:
     run = train(parity=False, **TINY | PLANS[which])
     foretold = rehearse(run.job)
-    measured = Recording(run.ops.filter(pc.equal(run.ops["step"], 1)), run.memory, foretold.metrics)
+    measured = Recorded(run.ops.filter(pc.equal(run.ops["step"], 1)), run.memory, foretold.metrics)
     for name in foretold.ops.column_names:
         if name not in TIMES:
             expected, found = (_in_order(r.ops, name) for r in (measured, foretold))
@@ -69,7 +69,7 @@ def _same_spans(measured: Recording, foretold: Recording, job: Job) -> None:
 
 
 def _same_peaks(run: Trained, foretold: Recording) -> None:
-    ledger = memory_peaks(Recording(run.ops, run.memory, foretold.metrics))
+    ledger = memory_peaks(Recorded(run.ops, run.memory, foretold.metrics))
     assert memory_peaks(foretold) == ledger
     replayed = replay(foretold, run.job, load_cluster("toy-2x4"))
     assert memory_peaks(replayed) == ledger

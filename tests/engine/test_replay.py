@@ -17,7 +17,8 @@ from engine.prediction import formulas
 from engine.prediction.replay.replay import replay_at
 from engine.prediction.replay.rows import StepRows
 from engine.prediction.replay.timing import Seconds
-from engine.recording.tables import MEMORY_SCHEMA, MemoryRow, Op, Recording, table
+from engine.recording.columns import table_of
+from engine.recording.tables import MemoryRow, Op, Recording
 from lab import analysis
 from tests.engine.hand import JOB, S, child, priced, receive, reduction, send, wait, work
 from tests.engine.written import op, recording_of, uniform, written
@@ -132,7 +133,7 @@ def test_memory_keeps_its_place_among_the_operations() -> None:
     rows = [work(0, 0, "a", start_ns=100, end_ns=200), work(0, 1, "b", start_ns=200, end_ns=250)]
     held = [MemoryRow(-1, 0, 10, "params", 7), MemoryRow(0, 0, 150, "activations", 1),
             MemoryRow(0, 0, 201, "activations", 2), MemoryRow(0, 0, 251, "activations", 3)]  # fmt: skip
-    recording = replace(recording_of(rows), memory=table(held, MEMORY_SCHEMA))
+    recording = replace(recording_of(rows), memory=table_of("memory", held))
     memory = replay_at(recording, JOB, priced(a=3, b=1)).memory
     assert memory["time_ns"].to_pylist() == [-1, 0, 3 * S, 4 * S] and memory["bytes"].to_pylist() == [7, 1, 2, 3]
 

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 from engine.communication.comm import Comm, Group
+from engine.execution.session import PRELOAD
 from engine.processes.launch import Member, launch
 from engine.processes.worker_process import MemberContext
 from engine.recording.recorder import Recorder
@@ -72,7 +73,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     members = [Member(f"rank {rank}", f"{__name__}:communicate", {}) for rank in range(RANKS)]
     log: Path = tmp_path_factory.mktemp("wire") / "log.txt"
-    launch(members, log_path=log, run_json=None, on_event=lambda _, event: events.append(event))
+    launch(members, log_path=log, run_json=None, on_event=lambda _, event: events.append(event), preload=PRELOAD)
     return events
 
 

@@ -12,19 +12,16 @@ from engine.prediction.rehearsal.rehearse import rehearse
 from engine.prediction.replay.rows import StepRows
 from engine.prediction.replay.timing import Seconds
 from engine.program.program import Program
-from engine.recording.tables import MEMORY_SCHEMA, METRICS_SCHEMA, OPS_SCHEMA, Op, Recording, table
-
-BLANK = Op(0, 0, 0, -1, "compute", "wait", "", "", -1, -1, "", "", (), 0, 0, 0, 0, 0, 0, 0, 0, -1)
+from engine.recording.columns import table_of
+from engine.recording.tables import Op, Recorded, Recording, op_from
 
 
 def op(**values: Any) -> Op:
-    return BLANK._replace(**values)
+    return op_from({"seq": 0, "stream": "compute", "kind": "wait", "name": ""} | values)
 
 
-def recording_of(ops: Iterable[Op], stands_for: Mapping[int, int] | None = None) -> Recording:
-    return Recording(
-        table(list(ops), OPS_SCHEMA), table([], MEMORY_SCHEMA), table([], METRICS_SCHEMA), stands_for or {}
-    )
+def recording_of(ops: Iterable[Op], stands_for: Mapping[int, int] | None = None) -> Recorded:
+    return Recorded(table_of("ops", list(ops)), table_of("memory", []), table_of("metrics", []), stands_for or {})
 
 
 def written(job: Job, program: Program | None = None, ranks: Iterable[int] | None = None) -> Recording:

@@ -5,7 +5,7 @@ known.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.job.job import Job
@@ -14,15 +14,14 @@ from engine.program.compile import compile_job
 from engine.program.dryrun import dry_run, unit_cost
 from engine.program.kinds import Kind
 from engine.program.program import Action
+from engine.recording.columns import table_of
 from engine.recording.tables import (
-    MEMORY_SCHEMA,
-    METRICS_SCHEMA,
-    OPS_SCHEMA,
     MemoryRow,
     MetricRow,
     Op,
+    Recorded,
     Recording,
-    table,
+    op_from,
 )
 
 MESSAGE_BYTES = 1000
@@ -31,16 +30,13 @@ BUCKET_BYTES = 8000
 
 def op(**values: Any) -> Op:
     """A row with everything that is not given left empty."""
-    blank = Op(0, 0, 0, -1, "compute", "wait", "", "", -1, -1, "", "", (), 0, 0, 0, 0, 0, 0, 0, 0, -1)
-    return blank._replace(**values)
+    return op_from({"seq": 0, "stream": "compute", "kind": "wait", "name": ""} | values)
 
 
 def recording_of(
     ops: Iterable[Op] = (), memory: Iterable[MemoryRow] = (), metrics: Iterable[MetricRow] = ()
-) -> Recording:
-    return Recording(
-        table(list(ops), OPS_SCHEMA), table(list(memory), MEMORY_SCHEMA), table(list(metrics), METRICS_SCHEMA)
-    )
+) -> Recorded:
+    return Recorded(table_of("ops", list(ops)), table_of("memory", list(memory)), table_of("metrics", list(metrics)))
 
 
 def message(recv_seq: int, posted: int, sent: int, there: int) -> list[Op]:
@@ -105,7 +101,7 @@ class _Rank:
         return len(self.rows) - 1
 
     def end(self, seq: int, time: int) -> None:
-        self.rows[seq] = self.rows[seq]._replace(end_ns=time)
+        self.rows[seq] = replace(self.rows[seq], end_ns=time)
 
 
 class Synthesis:

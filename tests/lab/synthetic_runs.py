@@ -9,7 +9,8 @@ from pathlib import Path
 
 from engine.job.job import Job
 from engine.program.compile import compile_job
-from engine.recording.tables import METRICS_SCHEMA, MetricRow, Recording, table
+from engine.recording.columns import table_of
+from engine.recording.tables import MetricRow, Recording
 from lab.facade import Run
 from lab.store.folder import Entry
 from lab.store.store import Store, new_info
@@ -30,7 +31,7 @@ def made_run(
         for step, took in enumerate(seconds)
     ]
     found = recording or synthetic(job, costs, len(seconds))
-    found = replace(found, metrics=table(rows, METRICS_SCHEMA))
+    found = replace(found, metrics=table_of("metrics", rows))
     program, info = compile_job(job), new_info("made", job, (), datetime.now(UTC), status="finished")
     run = Run(Entry(info, {}), Store(NOWHERE))
     run.__dict__.update(

@@ -16,7 +16,7 @@ import pytest
 from engine.job.job import Job
 from engine.program.compile import compile_job
 from engine.program.dryrun import dry_run
-from engine.recording.tables import Op, Recording
+from engine.recording.tables import Op, Recorded, Recording
 from lab import analysis
 from lab.analysis.step.time_shares import time_shares
 from lab.views.figures.pipeline.bubble import shares_title
@@ -235,7 +235,7 @@ def many(copies: int) -> Recording:
         further = pa.ListArray.from_arrays(peers.offsets, pc.add(peers.values, pa.scalar(32 * k, pa.int32())))
         return table.set_column(table.column_names.index("peers"), "peers", further)
 
-    return Recording(pa.concat_tables(moved(k) for k in range(copies)), once.memory, once.metrics)
+    return Recorded(pa.concat_tables(moved(k) for k in range(copies)), once.memory, once.metrics)
 
 
 def test_four_times_the_operations_do_not_take_sixteen_times_as_long() -> None:

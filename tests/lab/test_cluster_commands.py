@@ -86,6 +86,7 @@ def test_a_run_that_names_a_cluster_shows_its_replay_there(
 ) -> None:
     from lab.facade import Run
     from lab.running import simulation
+    from lab.store.simulated_summary import replay_numbers
 
     twin = simulation.simulate(dp=2, tp=2, pp=2, zero=1)  # the pretended ranks record no costs, so this stands in
     asked: list[Any] = []
@@ -95,12 +96,13 @@ def test_a_run_that_names_a_cluster_shows_its_replay_there(
         return twin
 
     monkeypatch.setattr(simulation, "replayed", replayed)
+    monkeypatch.setattr(simulation, "replay_of", lambda *_: replayed(twin, "as it ends"))
     assert main(["run", *PLAN, "--cluster", "toy-2x4", "--json"]) == 0
     found = one_object(capsys.readouterr().out)
-    assert found["replay"] == simulation.replay_numbers(twin) and found["replay"].keys() == {
+    assert found["replay"] == replay_numbers(twin.summary) and found["replay"].keys() == {
         "cluster", "step_seconds", "bubble",
     }  # fmt: skip
-    assert load().cluster == load_cluster("toy-2x4") and asked == [None, None]
+    assert load().cluster == load_cluster("toy-2x4") and asked == ["as it ends", None]
     assert main(["show", "latest", "--cluster", "toy-2x4"]) == 0
     out = capsys.readouterr().out
     assert out.index("Time, measured on") < out.index("Time, the same run replayed on cluster toy-2x4")

@@ -125,7 +125,7 @@ def test_a_folder_that_vanishes_midway_ends_the_run_in_words(pretended: Pretende
 def test_a_program_written_by_hand_is_what_runs(pretended: PretendedLaunch) -> None:
     job = Job.from_options(pp=2, schedule="gpipe")
     other = compile_job(Job.from_options(pp=2, schedule="1f1b"))
-    run = run_job(job, program=Program.parse(other.text()))
+    run = run_job(job, by_hand=Program.parse(other.text()))
     assert newest().program == other and run.program == other
 
 
@@ -133,7 +133,7 @@ def test_a_program_that_would_not_train_the_job_is_refused_before_anything_start
     pretended: PretendedLaunch,
 ) -> None:
     with pytest.raises(ProgramError, match="missing"):
-        run_job(Job(), program=Program((compile_job(Job()).lanes[0][1:],)))
+        run_job(Job(), by_hand=Program((compile_job(Job()).lanes[0][1:],)))
     assert pretended.calls == 0 and not Path("runs").exists()
 
 
@@ -174,7 +174,7 @@ def test_of_a_program_written_by_hand_no_formula_is_known_and_its_own_memory_is_
 ) -> None:
     job = Job.from_options(pp=2, microbatches=4, schedule="1f1b")
     other = compile_job(Job.from_options(pp=2, microbatches=4, schedule="gpipe"))
-    summary = run_job(job, program=other).summary
+    summary = run_job(job, by_hand=other).summary
     assert summary["bubble"]["formula"] is None and summary["bubble"]["replayed"] == pytest.approx(0.2)
     assert summary["memory"]["predicted_per_rank"] == predicted_memory(job, other) != predicted_memory(job)
     assert newest().timeline().layout.title.text.endswith("; no formula is known for this program")
@@ -240,12 +240,12 @@ def test_an_error_that_is_not_of_the_run_folder_keeps_its_own_words(pretended: P
 def test_ranks_that_disagree_on_the_step_end_the_run_in_words(
     pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    hear = Execution._hear_step
+    hear = Execution._on_step
 
     def one_differs(self: Execution, event: dict[str, Any]) -> None:
         hear(self, event | ({name: 7.0} if (event["rank"], event["step"]) == (3, 1) else {}))
 
-    monkeypatch.setattr(Execution, "_hear_step", one_differs)
+    monkeypatch.setattr(Execution, "_on_step", one_differs)
     with pytest.raises(RunFailed, match=f"rank 3 reports {name} 7.0 of step 1, where rank 0 reports"):
         run_job(JOB)
     assert newest().status == "failed" and len(newest().steps) == 1
@@ -253,8 +253,8 @@ def test_ranks_that_disagree_on_the_step_end_the_run_in_words(
 
 def test_what_ranks_reported_of_a_step_is_not_kept(pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    tell = Execution._tell
-    monkeypatch.setattr(Execution, "_tell", lambda self, *a: (seen.append(len(self.reports)), tell(self, *a))[1])
+    tell = Execution._notify
+    monkeypatch.setattr(Execution, "_notify", lambda self, *a: (seen.append(len(self.reports)), tell(self, *a))[1])
     run_job(JOB)
     assert seen == [0] * 6
 

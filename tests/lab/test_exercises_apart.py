@@ -25,7 +25,7 @@ NAME = "partition_layers"  # (costs, stages), one process
 
 @pytest.fixture(autouse=True)
 def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """After each test the only child is the nursery, and that has none."""
+    """After each test the only child is the fork server, and that has none."""
     monkeypatch.setenv("SHARDLAB_RUNS", str(tmp_path))
     yield
     deadline = time.monotonic() + 5

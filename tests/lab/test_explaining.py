@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from engine.job.job import Job
 from engine.program.kinds import Kind
-from engine.recording.tables import MEMORY_SCHEMA, MemoryRow, Recording, table
+from engine.recording.columns import table_of
+from engine.recording.tables import MemoryRow, Recorded, Recording
 from lab.analysis.comparison.text import explain
 from lab.facade import Run
 from tests.lab.synthetic import Costs, lifelike, synthetic
@@ -28,7 +29,7 @@ def holding(job: Job, **held: int) -> Recording:
     """A recording in which rank 0 holds these bytes, and the others none."""
     found = synthetic(job)
     rows = [MemoryRow(0, 0, 5_000_000_000, category, size) for category, size in held.items()]
-    return Recording(found.ops, table(rows, MEMORY_SCHEMA), found.metrics)
+    return Recorded(found.ops, table_of("memory", rows), found.metrics)
 
 
 def test_runs_of_the_same_job_are_said_to_be_that() -> None:

@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from engine.job.errors import JobRefused
+from engine.job.errors import UserError
 from engine.job.job import Job
 from engine.processes.launch import Failure, RunFailed
 from lab.cli.parser import main
@@ -118,7 +118,7 @@ def test_a_run_that_completed_no_step_has_nothing_to_export(
     words = f"run {run.id} completed no step (failed), so there is nothing to export."
     assert words in capsys.readouterr().err
     for format in FORMATS:
-        with pytest.raises(JobRefused, match="completed no step"):
+        with pytest.raises(UserError, match="completed no step"):
             export_bytes(run, format)
 
 

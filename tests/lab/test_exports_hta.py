@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_times_worked_out_by_hand_are_those_that_holistic_trace_analysis_finds(t
         op(rank=0, seq=0, kind="forward", unit="block0", start_ns=0, end_ns=4 * ms),
         op(rank=0, seq=1, parent=0, start_ns=1 * ms, end_ns=2 * ms, **inner),
         op(rank=0, seq=2, start_ns=3 * ms, end_ns=5 * ms + ms // 2, **outer),
-        send._replace(seq=3, end_ns=7 * ms),
+        replace(send, seq=3, end_ns=7 * ms),
         op(rank=0, seq=4, kind="wait", ref=2, start_ns=4 * ms, end_ns=6 * ms),
         op(rank=0, seq=5, kind="backward", unit="block0", start_ns=6 * ms, end_ns=7 * ms),
         receive,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow.compute as pc
@@ -56,8 +57,8 @@ def by_hand(**changes: int) -> FakeRun:
     make = op(rank=0, seq=0, kind="forward", name="forward block0 mb3", microbatch=3, stage=0, flops=77)
     send, receive = message(recv_seq=0, posted=0, sent=4_000_001, there=changes.get("there", 5_000_000))
     wait = op(rank=1, seq=1, kind="wait", name="wait", ref=0, start_ns=0, end_ns=5_000_000)
-    rows = [make._replace(end_ns=4_000_000), send._replace(seq=1, end_ns=4_500_000), receive, wait]
-    rows = [row._replace(start_ns=row.start_ns + clock, end_ns=row.end_ns + clock) for row in rows]
+    rows = [replace(make, end_ns=4_000_000), replace(send, seq=1, end_ns=4_500_000), receive, wait]
+    rows = [replace(row, start_ns=row.start_ns + clock, end_ns=row.end_ns + clock) for row in rows]
     memory = [MemoryRow(-1, 0, 1_000, "params", 40), MemoryRow(0, 0, clock + 1_500, "activations", 9)]
     run = fake_run(Job.from_options(pp=2))
     return FakeRun(run.job, recording_of(rows, memory), run.summary)

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 
 import lab
 from engine.job.job import Job
+from engine.recording.columns import schema
 from engine.recording.parquet import read_recording
-from engine.recording.tables import MemoryRow, MetricRow, Op
+from engine.recording.tables import TABLES
 from lab.facade import Run
 from lab.views.exports import export
 from tests.lab.fake_run import fake_run
@@ -21,10 +22,10 @@ from tests.lab.fake_run import fake_run
 def test_csv_holds_every_row_and_column_of_a_real_run(real_run: Run, tmp_path: Path) -> None:
     folder = export(real_run, "csv", tmp_path / "tables")
     assert sorted(path.name for path in folder.iterdir()) == ["memory.csv", "metrics.csv", "ops.csv", "summary.json"]
-    for name, columns in (("ops", Op._fields), ("memory", MemoryRow._fields), ("metrics", MetricRow._fields)):
+    for name, columns in ((name, schema(name).names) for name in TABLES):
         with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file)
-        assert tuple(header) == columns
+        assert header == columns
         expected = getattr(real_run.recording, name).to_pylist()
         assert len(rows) == len(expected) > 0
         for row, wanted in zip(rows, expected, strict=True):
@@ -41,7 +42,7 @@ def test_parquet_is_a_recording_again(real_run: Run, tmp_path: Path) -> None:
     again = read_recording(folder)
     for name in ("ops", "memory", "metrics"):
         assert getattr(again, name).equals(getattr(real_run.recording, name))
-    assert tuple(pq.read_schema(folder / "ops.parquet").names) == Op._fields
+    assert pq.read_schema(folder / "ops.parquet").names == schema("ops").names
     assert json.loads((folder / "summary.json").read_text())["run"] == real_run.id
 
 

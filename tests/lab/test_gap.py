@@ -9,7 +9,7 @@ import pytest
 from engine.job.job import Job
 from engine.prediction.critical_path import PathPiece
 from engine.prediction.replay.replay import replay
-from engine.recording.tables import Op, Recording
+from engine.recording.tables import Op, Recorded
 from lab import analysis
 from lab.analysis import gap
 from lab.analysis.step.path import legs
@@ -99,7 +99,7 @@ def test_the_differences_of_every_rank_add_up_exactly_on_whole_steps(options: di
 
 
 def test_where_a_replay_records_representatives_they_answer_for_the_others() -> None:
-    only = Recording(PREDICTED.ops.slice(0, 4), PREDICTED.memory, PREDICTED.metrics, {0: 0, 1: 0})
+    only = Recorded(PREDICTED.ops.slice(0, 4), PREDICTED.memory, PREDICTED.metrics, {0: 0, 1: 0})
     found = gap(MEASURED, only, 0)
     assert [part.predicted for part in found.by_rank[1]] == [part.predicted for part in found.by_rank[0]]
 

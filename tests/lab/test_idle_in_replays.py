@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.prediction.replay.replay import replay_at
-from engine.recording.tables import Op, Recording
+from engine.recording.tables import Op, Recorded
 from lab.analysis.step.idle import Idle, bubble, idle_spans
 from lab.analysis.step.overlap import overlap
 from lab.analysis.step.step_ops import step_ops
@@ -22,7 +24,7 @@ def _spans(*rows: Op, **seconds: float) -> list[Idle]:
 
 def both(*rows: Op) -> list[Op]:
     """The same rows on ranks 0 and 1."""
-    return [row._replace(rank=rank) for rank in (0, 1) for row in rows]
+    return [replace(row, rank=rank) for rank in (0, 1) for row in rows]
 
 
 def test_a_collective_that_waits_for_its_stream_is_under_way_not_a_straggler() -> None:
@@ -32,7 +34,7 @@ def test_a_collective_that_waits_for_its_stream_is_under_way_not_a_straggler() -
 
 def test_the_straggler_of_the_collective_before_is_to_blame() -> None:
     rows = [
-        row._replace(name=f"a{row.rank}") if row.kind == "forward" else row
+        replace(row, name=f"a{row.rank}") if row.kind == "forward" else row
         for row in both(work(0, 0, "a"), reduction(0, 1, "x"), reduction(0, 2, "y"), wait(0, 3, ref=2))
     ]
     found = idle(*rows, a0=1, a1=4, x=5, y=2)
@@ -68,16 +70,16 @@ def test_representatives_weigh_in_the_overlap() -> None:
         op(rank=3, seq=1, kind="reduce", stream="dp", op="all_reduce", peers=(0, 3), start_ns=0, end_ns=2),
     ]  # fmt: skip
     all_rows = recording_of(rows)
-    out = Recording(all_rows.ops, all_rows.memory, all_rows.metrics, {0: 0, 1: 0, 2: 0, 3: 3})
+    out = Recorded(all_rows.ops, all_rows.memory, all_rows.metrics, {0: 0, 1: 0, 2: 0, 3: 3})
     assert overlap(out, 0) == {"dp": (3 * 1 + 2) / 8}
 
 
 def test_words_name_a_member_of_the_very_group() -> None:
     """Rank 1 stands for rank 3 too, but rank 0's own partner is rank 1, rank 2's is rank 3."""
     rows = [
-        row._replace(name=f"a{row.rank}") if row.kind == "forward" else row
+        replace(row, name=f"a{row.rank}") if row.kind == "forward" else row
         for row in both(work(0, 0, "a"), reduction(0, 1, "x"), wait(0, 2, ref=1))
     ]
-    swapped = [row._replace(peers=(0, 3)) if row.rank == 0 and row.peers else row for row in rows]
+    swapped = [replace(row, peers=(0, 3)) if row.rank == 0 and row.peers else row for row in rows]
     out = replay_at(recording_of(swapped), JOB, priced(a0=1, a1=2, x=1), ranks_like={0: 0, 1: 1, 2: 0, 3: 1})
     assert idle_spans(step_ops(out, 0))[0].why.startswith("for rank 3 to join the all_reduce over the data axis")

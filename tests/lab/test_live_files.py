@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from engine.recording.live_files import (  # fmt: skip
     append_metric,
     live_path,
     live_reference_path,
+    metric_line,
     status_path,
 )
 from engine.recording.running_totals import NOTHING, after, read_so_far
-from engine.recording.tables import CATEGORIES, MemoryRow, MetricRow, Op  # fmt: skip
+from engine.recording.tables import CATEGORIES, MemoryRow, MetricRow, Op, OpCost  # fmt: skip
 from lab import analysis
 from lab.live import LiveRun, Snapshot, files
 from lab.live.files import MetricsFile
@@ -83,7 +85,8 @@ def test_the_pace_leaves_the_first_step_out(writer: Writer) -> None:
 def test_totals_are_those_counted_by_hand() -> None:
     def op(end: int, axis: str, nbytes: int) -> Op:
         stream = axis or "compute"
-        return Op(0, 1, 0, -1, stream, "", "", "", -1, -1, "", axis, (), 0, end, 0, 0, 0, 0, nbytes, 0, -1)
+        spent = OpCost(logical_bytes=nbytes)
+        return Op(rank=1, seq=0, stream=stream, kind="", name="", group=axis, end_ns=end, cost=spent)
 
     def held(time: int, category: str, nbytes: int) -> MemoryRow:
         return MemoryRow(0, 1, time, category, nbytes)
@@ -96,7 +99,7 @@ def test_totals_are_those_counted_by_hand() -> None:
     assert first.before == dict.fromkeys(CATEGORIES, 0)
     assert first.held == dict.fromkeys(CATEGORIES, 0) | {"params": 40, "buffers": 70}
     assert first.peak == first.held | {"gathered": 70} and first.peak_total == 110
-    second = after(first, [op(20, "tp", 5)._replace(step=1)], [held(11, "buffers", 0)])
+    second = after(first, [replace(op(20, "tp", 5), step=1)], [held(11, "buffers", 0)])
     assert (second.step, second.moved) == (1, {"dp": 101, "pp": 10, "tp": 5})
     assert (second.before, second.held["buffers"], second.peak_total) == (first.held, 0, 110)
     assert (second.first_end_ns, second.end_ns) == (9, 20)
@@ -203,7 +206,7 @@ def test_a_reader_far_behind_says_so_and_catches_up(writer: Writer, monkeypatch:
     live = LiveRun(writer.store, writer.info.id)
     for step in range(4):
         writer.step(step)
-    line = len(json.dumps(metric(0))) + 1
+    line = len(metric_line(metric(0)))
     monkeypatch.setattr(files, "MOST_AT_ONCE", 2 * line + line // 2)
     seen = [writer.look(live) for _ in range(3)]
     assert [(len(s.steps), s.behind) for s in seen] == [(2, True), (4, False), (4, False)]

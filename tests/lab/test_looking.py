@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cli.open_runs import looking_at
+from lab.cli.open_runs import opened_runs
 from lab.cli.parser import main
 from lab.facade import load
 from lab.store.stored_run import RunCorrupt
@@ -70,7 +70,7 @@ def test_of_several_runs_none_is_accused_alone(broken: str, capsys: pytest.Captu
 
 def test_an_interrupt_and_a_full_disk_are_not_taken_for_damage(broken: str) -> None:
     for trouble in (KeyboardInterrupt(), OSError(errno.ENOSPC, "full")):
-        with pytest.raises(type(trouble)), looking_at(broken):
+        with pytest.raises(type(trouble)), opened_runs(broken):
             raise trouble
-    with pytest.raises(RunCorrupt, match=broken), looking_at(broken):
+    with pytest.raises(RunCorrupt, match=broken), opened_runs(broken):
         raise KeyError(99)

@@ -88,7 +88,7 @@ def all_gone(processes: list[psutil.Process]) -> bool:
 @pytest.mark.timed
 def test_ctrl_c_stops_a_run_that_stays_readable() -> None:
     with long_run() as (process, children):
-        assert len(children) >= 6  # four ranks, their supervisor, the nursery
+        assert len(children) >= 6  # four ranks, their supervisor, the fork server
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=10)
         assert process.returncode == 130 and "was stopped; what it did so far is kept." in err

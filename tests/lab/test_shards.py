@@ -8,7 +8,7 @@ from engine.job.errors import JobRefused
 from engine.job.job import Job
 from lab.analysis.shards import Area, Layout, layout, local_areas
 from lab.views import figures
-from lab.views.figures.memory.shards import kept
+from lab.views.figures.memory.shards import kept_areas
 
 H = 64
 
@@ -46,7 +46,8 @@ def test_ranks_keep_every_element_of_every_matrix_and_none_twice_unless_replicat
     job = Job.from_options(**options)
     found, sharded = layout(job, "block0"), job.plan.zero > 0
     for one in found.matrices:
-        areas = [a for d in range(job.plan.dp) for t in range(job.plan.tp) for a in kept(found, one, d, t, sharded)]
+        places = [(d, t) for d in range(job.plan.dp) for t in range(job.plan.tp)]
+        areas = [a for d, t in places for a in kept_areas(found, one, d, t, sharded)]
         copies = 1 if sharded else job.plan.dp
         assert sum(a.size for a in areas) == one.rows * one.columns * copies
 
@@ -72,7 +73,7 @@ def test_the_title_says_what_share_the_selected_rank_keeps() -> None:
     job = Job.from_options(dp=4, tp=2, zero=3)
     fig = figures.shards(job, selected=0)
     found = layout(job, "block0")
-    part = sum(a.size for m in found.matrices for a in kept(found, m, 0, 0, True)) / (12 * H * H)
+    part = sum(a.size for m in found.matrices for a in kept_areas(found, m, 0, 0, True)) / (12 * H * H)
     assert fig.layout.title.text == f"Rank 0 keeps {100 * part:.0f} % of the parameters of block0's matrices"
 
 

@@ -195,7 +195,7 @@ print('torch' in sys.modules)
 
 def test_damaged_templates_are_made_again() -> None:
     Path("runs").mkdir()
-    from engine.prediction.rehearsal.template_cache import _alone_templates, _unit_templates
+    from engine.prediction.op_templates.template_cache import _alone_templates, _unit_templates
 
     def fresh() -> float:
         _unit_templates.cache_clear()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from engine.job.job import Job
@@ -68,7 +70,7 @@ def test_communication_counts_rank_zero_of_each_axis_in_the_order_of_the_axes() 
 
 def test_an_axis_rank_zero_does_not_use_is_counted_on_the_lowest_rank_that_does() -> None:
     tie = op(rank=3, kind="reduce", stream="tie", op="all_reduce", peers=(3, 5), logical_bytes=9, wire_bytes=11)
-    rows = analysis.communication(recording_of([tie, tie._replace(rank=5)]), mesh_of(Job()), 0)
+    rows = analysis.communication(recording_of([tie, replace(tie, rank=5)]), mesh_of(Job()), 0)
     assert rows == [{"axis": "tie", "op": "all_reduce", "count": 1, "logical_bytes": 9, "wire_bytes": 11}]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,10 @@ def test_two_ranks_and_a_late_message_come_out_as_worked_out_by_hand() -> None:
     use = op(rank=1, seq=2, kind="forward", name="forward block1 mb3", microbatch=3, stage=1)
     rows = [
         make,
-        send._replace(seq=1, end_ns=4_500_000),
+        replace(send, seq=1, end_ns=4_500_000),
         receive,
         wait,
-        use._replace(start_ns=5_000_000, end_ns=9_000_000),
+        replace(use, start_ns=5_000_000, end_ns=9_000_000),
     ]
     found = timeline_data(recording_of(rows), Job.from_options(pp=2), 0)
     (layer,) = found["layers"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.job.errors import JobRefused
+from engine.job.errors import UserError
 from lab.learning.notebook_copies import Copied, update
 
 
@@ -87,7 +87,7 @@ def test_a_folder_that_cannot_be_a_copy_is_refused_in_words(tmp_path: Path, orig
         (tmp_path / "file", originals, "is a file"),
         (tmp_path / "mine", tmp_path / "none", "there are no notebooks in"),
     ):
-        with pytest.raises(JobRefused, match=words):
+        with pytest.raises(UserError, match=words):
             update(folder, originals=source)
     assert sorted(path.name for path in originals.iterdir()) == ["00_a.ipynb", "00_a.py", "01_b.ipynb", "01_b.py"]
 

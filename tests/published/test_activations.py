@@ -21,7 +21,7 @@ from engine.layers.gpt import GPT
 from engine.layers.tensor import TensorAxis
 from engine.model.params import unit_params
 from engine.prediction.formulas import activation_bytes, kept_bytes
-from engine.prediction.rehearsal.meta_templates import META, SilentComm, saved_bytes
+from engine.prediction.op_templates.meta_templates import META, SilentComm, saved_bytes
 from engine.recording.ledger import storage_identity, watching_saved
 from tests.published.korthikanti import CONFIGS, Config
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.job.job import Plan
-from engine.job.schedules import SCHEDULES, Schedule
+from engine.job.schedules import SCHEDULES, PipelinePlan, Schedule
 from engine.program.program import Lanes, lanes_of
 from engine.program.schedules.one_f_one_b import backward, forward
 
@@ -18,7 +17,7 @@ def pairs(p: int, m: int, v: int) -> Lanes:
     )
 
 
-def _even(plan: Plan) -> Iterator[str]:
+def _even(plan: PipelinePlan) -> Iterator[str]:
     if plan.microbatches % 2:
         yield f"schedule=pairs takes micro-batches two by two and microbatches={plan.microbatches}: use an even number."
 

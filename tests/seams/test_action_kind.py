@@ -25,7 +25,7 @@ from engine.program.compile import PASSES, compile_job
 from engine.program.kinds import KINDS, Kind
 from engine.program.program import Action, Program
 from engine.program.streams import STREAMS
-from engine.recording.tables import Recording
+from engine.recording.tables import Recorded, Recording
 from lab import analysis
 from lab.analysis.step.activity import activities
 from lab.analysis.step.step_ops import step_ops
@@ -60,8 +60,8 @@ def test_a_copy_to_another_memory_runs_with_parity_and_as_predicted(run: Run) ->
     buckets = lane_buckets(run.job, 0)
     assert len(buckets) > 1 and {row.unit for row in mine} == {b.name for b in buckets}
     shard = {b.name: b.shard for b in buckets}
-    assert all(row.touched_bytes == 2 * 4 * shard[row.unit] for row in mine), "read once and written once, in fp32"
-    assert {(row.stream, row.op, *row.peers, row.wire_bytes) for row in mine} == {("host", "copy", 0, 0)}
+    assert all(row.cost.touched_bytes == 2 * 4 * shard[row.unit] for row in mine), "read once and written once, in fp32"
+    assert {(row.stream, row.op, *row.peers, row.cost.wire_bytes) for row in mine} == {("host", "copy", 0, 0)}
 
 
 def test_it_is_booked_while_it_lasts_and_the_prediction_says_so(run: Run) -> None:
@@ -75,7 +75,7 @@ def test_a_replay_times_it_by_the_memory_of_the_device_and_beside_computing(run:
     device = load_cluster("toy-2x4").device_of(0, run.job.world_size)
     rows = [row for row in there.op_rows() if row.kind == "stash"]
     for row in rows:
-        expected = row.touched_bytes / (device.memory_bandwidth * device.memory_fraction)
+        expected = row.cost.touched_bytes / (device.memory_bandwidth * device.memory_fraction)
         assert (row.end_ns - row.start_ns) / 1e9 >= expected * 0.99 - 2e-9
     assert critical_path(there), "and the longest way through the step is found with it"
 
@@ -112,7 +112,7 @@ def renamed(column: str, of: str, to: str) -> Recording:
     whole = replay(rehearse(JOB), JOB, CLUSTER)
     words = [to if word == of else word for word in whole.ops[column].to_pylist()]
     at = whole.ops.schema.get_field_index(column)
-    return Recording(whole.ops.set_column(at, column, pa.array(words)), whole.memory, whole.metrics)
+    return Recorded(whole.ops.set_column(at, column, pa.array(words)), whole.memory, whole.metrics)
 
 
 ROWS: dict[str, Callable[[Recording], Any]] = {

@@ -72,7 +72,7 @@ def test_it_runs_under_every_kind_of_plan_with_parity_and_as_predicted(plan: dic
 
 def test_two_kinds_of_block_cost_what_each_costs(run: Run) -> None:
     """By hand: widen multiplies by [3h, h] and [2h, 3h], narrow by [2h, 2h] and [h, 2h]; backward twice that."""
-    flops = {(row.kind, kind_of(row.unit).name): row.flops for row in run.recording.op_rows() if row.kind in BOTH}
+    flops = {(row.kind, kind_of(row.unit).name): row.cost.flops for row in run.recording.op_rows() if row.kind in BOTH}
     for name, products in (("widen", 9 * H * H), ("narrow", 6 * H * H)):
         assert flops["forward", name] == 2 * B * products
         assert flops["backward", name] == 2 * flops["forward", name]
@@ -84,7 +84,7 @@ BOTH = ("forward", "backward")
 def test_a_message_has_the_shape_of_what_the_stage_before_gives() -> None:
     job = Job.from_options(**MLP, pp=4)
     assert boundary_shapes(job) == ((1, 8, 2 * H), (1, 8, H), (1, 8, 2 * H))
-    sent = {row.stage: row.logical_bytes for row in rehearse(job).op_rows() if row.kind == "send_act"}
+    sent = {row.stage: row.cost.logical_bytes for row in rehearse(job).op_rows() if row.kind == "send_act"}
     assert sent == {0: 4 * 8 * 2 * H, 1: 4 * 8 * H, 2: 4 * 8 * 2 * H}
 
 

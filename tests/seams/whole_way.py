@@ -16,7 +16,7 @@ from engine.cluster.cluster import load_cluster
 from engine.job.registry import Registry, plug_in, unplug
 from engine.prediction.rehearsal.rehearse import rehearse
 from engine.prediction.replay.replay import replay
-from engine.recording.tables import Recording
+from engine.recording.tables import Recorded, Recording
 from lab.analysis import memory_peaks
 from lab.cli.terminal.run import show
 from lab.facade import Run
@@ -45,7 +45,7 @@ def run_and_prove(**options: Any) -> Run:
     assert all(row["logical_bytes"] == row["predicted_bytes"] for row in run.summary["communication"])
     recorded = run.recording
     last = max(recorded.ops["step"].to_pylist())
-    measured = Recording(recorded.ops.filter(pc.equal(recorded.ops["step"], last)), recorded.memory, recorded.metrics)
+    measured = Recorded(recorded.ops.filter(pc.equal(recorded.ops["step"], last)), recorded.memory, recorded.metrics)
     foretold, cluster = rehearse(run.job), load_cluster("toy-2x4")
     for name in foretold.ops.column_names:
         if name not in TIMES:

@@ -19,7 +19,7 @@ from lab.store.store import Store
 from lab.views import figures
 from lab.widgets import Explorer
 from lab.widgets.explorer.latest_only_worker import Latest
-from lab.widgets.explorer.run_in_background import Attempt, Background
+from lab.widgets.explorer.run_in_background import Background, RunRequest
 
 PATIENCE = 120.0
 
@@ -92,7 +92,7 @@ def test_options_of_a_job_that_are_no_knobs_are_not_for_the_page_to_turn(
 )
 def test_messages_that_make_no_sense_change_nothing(explorer: Explorer, message: object) -> None:
     before = explorer.job
-    explorer._hear(message)
+    explorer._on_message(message)
     assert explorer.job == before
 
 
@@ -244,7 +244,7 @@ def test_of_requests_that_pile_up_only_the_newest_is_done() -> None:
 
 def test_a_run_that_fails_is_told_and_the_next_wish_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[object] = []
-    background = Background(lambda attempt, what: heard.append(what))
+    background = Background(lambda request, what: heard.append(what))
 
     def broken(*_: object, **__: object) -> Run:
         raise OSError("no space left")
@@ -265,9 +265,9 @@ def test_an_attempt_cancelled_before_its_turn_never_runs(monkeypatch: pytest.Mon
     ran: list[object] = []
     monkeypatch.setattr("lab.widgets.explorer.run_in_background.run_job", lambda *a, **k: ran.append(a))
     heard: list[object] = []
-    background = Background(lambda attempt, what: heard.append(what))
-    attempt = Attempt(Job())
-    attempt.cancel.set()
-    background._execute(attempt)
+    background = Background(lambda request, what: heard.append(what))
+    request = RunRequest(Job())
+    request.cancel.set()
+    background._execute(request)
     assert ran == []
     assert isinstance(heard[0], RunCancelled)

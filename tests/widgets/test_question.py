@@ -176,7 +176,7 @@ def test_a_record_of_another_form_is_passed_over(learner: Learner, entry: dict[s
 @pytest.mark.parametrize("message", [None, [], "answer", {}, {"kind": "answer"}, {"kind": "answer", "value": [1]}])
 def test_messages_that_make_no_sense_leave_the_question_as_it_was(learner: Learner, message: Any) -> None:
     question = asked(learner)
-    question._hear(message)
+    question._on_message(message)
     assert question.form.state == "open"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.prediction.replay.rows import Numbers, StepRows, whole
-from engine.recording.tables import CATEGORIES, MEMORY_SCHEMA
+from engine.recording.tables import CATEGORIES
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,4 +72,4 @@ def _held_before(memory: pa.Table, steps: Numbers, step: int) -> pa.Table:
 
 
 def _with(rows: pa.Table, name: str, values: Numbers) -> pa.Table:
-    return rows.set_column(rows.schema.get_field_index(name), MEMORY_SCHEMA.field(name), whole(values))
+    return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), whole(values))

@@ -20,9 +20,11 @@ from engine.cluster.cluster import Cluster
 from engine.job.job import Job
 from engine.prediction.replay.memory import Anchored, anchored
 from engine.prediction.replay.op_seconds import costs_on
-from engine.prediction.replay.rows import StepRows, step_rows, step_to_show, whole
+from engine.prediction.replay.rows import StepRows, whole
+from engine.prediction.replay.steps import step_rows, step_to_show
 from engine.prediction.replay.timing import PS, Graph, Seconds, graph
-from engine.recording.tables import METRICS_SCHEMA, MetricRow, Recording, table
+from engine.recording.columns import table_of
+from engine.recording.tables import MetricRow, Recorded, Recording
 
 MOST_SECONDS = 2**62 / PS
 """Of all recorded ranks together: what the clock of a replay can count."""
@@ -36,7 +38,7 @@ def replay(
     cluster: Cluster,
     step: int | None = None,
     ranks_like: Mapping[int, int] | None = None,
-) -> Recording:
+) -> Recorded:
     """The recording of one step as `cluster` would carry it out.
 
     step: which; default: the first after the warm-up, if there are several. ranks_like: where only representatives
@@ -62,7 +64,7 @@ def replay_at(
     costs: Costs,
     step: int | None = None,
     ranks_like: Mapping[int, int] | None = None,
-) -> Recording:
+) -> Recorded:
     """The same at any costs: a function from the rows of the step to their seconds."""
     step = step_to_show(recording) if step is None else step
     known = _prepared(recording, step, recording.stands_for if ranks_like is None else ranks_like)
@@ -75,16 +77,17 @@ def replay_at(
     for name, values in (("start_ns", start), ("end_ns", end), ("cpu_ns", np.zeros(len(end), np.int64))):
         ops = ops.set_column(ops.schema.get_field_index(name), ops.schema.field(name), whole(values))
     memory = known.memory.at(reached, end)
-    return Recording(ops, memory, _metrics(recording, job, step, int(end.max()) / 1e9), known.rows.stands_for)
+    return Recorded(ops, memory, _metrics(recording, job, step, int(end.max()) / 1e9), known.rows.stands_for)
 
 
 def _metrics(recording: Recording, job: Job, step: int, seconds: float) -> pa.Table:
     """The step's metrics with its new length; what was computed stays."""
-    measured = next((row for row in recording.metrics.to_pylist() if row["step"] == step), None)
-    row = MetricRow(**measured) if measured else MetricRow(step, *[float("nan")] * 5)
+    found = recording.metrics.filter(pc.equal(recording.metrics["step"], step)).slice(0, 1)
+    row = found if found.num_rows else table_of("metrics", [MetricRow(step, *[float("nan")] * 5)])
     tokens = job.training.batch * job.model.seq
-    per_second = tokens / seconds if seconds else 0.0
-    return table([row._replace(seconds=seconds, tokens_per_second=per_second)], METRICS_SCHEMA)
+    for name, value in (("seconds", seconds), ("tokens_per_second", tokens / seconds if seconds else 0.0)):
+        row = row.set_column(row.schema.get_field_index(name), row.schema.field(name), pa.array([value]))
+    return row
 
 
 @dataclass(frozen=True, eq=False)

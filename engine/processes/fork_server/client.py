@@ -1,4 +1,4 @@
-"""The nursery of this client process: started when first needed, shared by its threads, never by its forks."""
+"""The fork server of this client process: started when first needed, shared by its threads, never by its forks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from engine.home import HOME
 
@@ -32,18 +32,19 @@ RANK_ENVIRONMENT = {
 
 
 class NotTaken(Exception):
-    """The nursery ended, or could not fork, before a supervisor took the request."""
+    """The fork server ended, or could not fork, before a supervisor took the request."""
 
 
-class Nursery:
-    """The nursery process and the socket that requests go through. It ends when that socket closes."""
+class ForkServer:
+    """The process and the socket that requests go through. It ends when that socket closes."""
 
-    def __init__(self) -> None:
-        self._words = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the nursery)
+    def __init__(self, preload: Sequence[str]) -> None:
+        """preload: modules that those it forks find loaded."""
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the server)
         self.control, theirs = socket.socketpair()
         root = str(HOME.resolve().parent)
         inherited = os.environ.get("PYTHONPATH")
-        options = ["--control", str(theirs.fileno()), "--parent", str(os.getpid())]
+        options = ["--control", str(theirs.fileno()), "--parent", str(os.getpid()), "--preload", *preload]
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-u", "-m", "engine.processes.fork_server.server", *options],
@@ -81,7 +82,7 @@ class _State:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.nursery: Nursery | None = None
+        self.server: ForkServer | None = None
         self.runs: set[socket.socket] = set()
 
 
@@ -94,36 +95,39 @@ def _forget() -> None:
     parents, _state = _state, _State()
     for sock in parents.runs:
         sock.close()
-    if parents.nursery is not None:
-        parents.nursery.control.close()
-        parents.nursery.process.returncode = 0  # not our child: nothing to wait for
+    if parents.server is not None:
+        parents.server.control.close()
+        parents.server.process.returncode = 0  # not our child: nothing to wait for
 
 
-def _ready() -> Nursery:
-    """The running nursery, started anew if need be. Hold the lock."""
-    if _state.nursery is not None and not _state.nursery.alive:
-        _state.nursery.control.close()
-        _state.nursery = None
-    if _state.nursery is None:
-        _state.nursery = Nursery()
-    return _state.nursery
+def _ready(preload: Sequence[str]) -> ForkServer:
+    """The running fork server, started anew, with `preload`, if need be. Hold the lock."""
+    if _state.server is not None and not _state.server.alive:
+        _state.server.control.close()
+        _state.server = None
+    if _state.server is None:
+        _state.server = ForkServer(preload)
+    return _state.server
 
 
-def warm() -> None:
-    """Start the nursery in the background, so that the first run need not wait for torch."""
+def warm(preload: Sequence[str] = ()) -> None:
+    """Start the fork server in the background, so that the first run need not wait for torch.
+
+    preload: modules that its processes will need besides.
+    """
     with _state.lock:
-        _ready()
+        _ready(preload)
 
 
 def shutdown() -> None:
-    """End the nursery and every run of this process. Called at exit; a later `launch` starts a new one."""
+    """End the fork server and every run of this process. Called at exit; a later `launch` starts a new one."""
     with _state.lock:
-        nursery, _state.nursery = _state.nursery, None
+        server, _state.server = _state.server, None
         for sock in _state.runs:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)  # its supervisor sees the client go
-    if nursery is not None:
-        nursery.close()
+    if server is not None:
+        server.close()
 
 
 os.register_at_fork(
@@ -135,22 +139,22 @@ atexit.register(shutdown)
 
 
 @contextlib.contextmanager
-def open_run() -> Iterator[tuple[socket.socket, Nursery]]:
-    """A socket to a new supervisor, for as long as the context lasts."""
+def open_run(preload: Sequence[str] = ()) -> Iterator[tuple[socket.socket, ForkServer]]:
+    """A socket to a new supervisor, for as long as the context lasts. preload: of a server that has to be started."""
     state = _state
     with state.lock:
-        nursery = _ready()
+        server = _ready(preload)
         try:
-            sock = nursery.open_run()
+            sock = server.open_run()
         except OSError:
-            _discard(state, nursery)
-            raise NotTaken(nursery.last_words()) from None
+            _discard(state, server)
+            raise NotTaken(server.last_words()) from None
         state.runs.add(sock)
     try:
-        yield sock, nursery
+        yield sock, server
     except NotTaken:
         with state.lock:
-            _discard(state, nursery)
+            _discard(state, server)
         raise
     finally:
         with state.lock:
@@ -158,10 +162,10 @@ def open_run() -> Iterator[tuple[socket.socket, Nursery]]:
         sock.close()
 
 
-def _discard(state: _State, nursery: Nursery) -> None:
-    """Do not use this nursery again, unless it lives after all: other runs may depend on it. Hold the lock."""
+def _discard(state: _State, server: ForkServer) -> None:
+    """Do not use this server again, unless it lives after all: other runs may depend on it. Hold the lock."""
     with contextlib.suppress(subprocess.TimeoutExpired):
-        nursery.process.wait(DYING_WAIT)
-        nursery.control.close()
-        if state.nursery is nursery:
-            state.nursery = None
+        server.process.wait(DYING_WAIT)
+        server.control.close()
+        if state.server is server:
+            state.server = None

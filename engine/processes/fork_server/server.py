@@ -1,10 +1,10 @@
 """`python -m engine.processes.fork_server.server`: a process with torch loaded that forks runs in milliseconds.
 
-Importing torch takes seconds, a fork of a process that has it takes milliseconds. The client starts one nursery per
+Importing torch takes seconds, a fork of a process that has it takes milliseconds. The client starts one fork server per
 session. `multiprocessing`'s fork server will not do: it imports the user's `__main__` anew, so that a script without a
 main guard would start itself again and again.
 
-The nursery stays single-threaded and never touches CUDA, since neither survives a fork. It forks a supervisor for each
+The server stays single-threaded and never touches CUDA, since neither survives a fork. It forks a supervisor for each
 request, and goes on. Everything below it dies with it, and it goes when the client does.
 """
 
@@ -20,7 +20,7 @@ import select
 import signal
 import socket
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from engine.processes.fork_server.hugepages import use_huge_pages
 from engine.processes.supervisor import supervise
@@ -29,8 +29,8 @@ PARENT_CHECK = 0.5  # seconds
 _MAX_FILES = 4096  # each rank of a full mesh holds a socket per peer and group; macOS starts with 256
 
 
-def prepare() -> None:
-    """Load what every member needs, and put the process in a state worth inheriting."""
+def prepare(preload: Sequence[str]) -> None:
+    """Load what every member needs, `preload` among it, and put the process in a state worth inheriting."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the client may have had some blocked
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to act on
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors leave no zombies
@@ -44,13 +44,11 @@ def prepare() -> None:
     import torch.distributed
 
     torch.set_num_threads(1)
-    try:
-        importlib.import_module("engine.execution.worker")
-    except ModuleNotFoundError as missing:
-        if missing.name != "engine.execution.worker":
+    for module in preload:
+        try:
+            importlib.import_module(module)
+        except Exception:  # the members will meet it again, and report it
             traceback.print_exc()
-    except Exception:  # the members will meet it again, and report it
-        traceback.print_exc()
     gc.collect()
     gc.freeze()  # later collections in members do not touch, and so copy, the pages they share
     use_huge_pages()
@@ -80,7 +78,7 @@ def serve(control: socket.socket, parent: int) -> None:
     """Fork a supervisor for each socket that arrives on `control`, until the client's end of it closes.
 
     Even a client that has gone gets one, for the requests it left: to clean up, and note what became of the run."""
-    lifeline, life = os.pipe()  # only the nursery holds `life`, so its end tells every supervisor
+    lifeline, life = os.pipe()  # only the server holds `life`, so its end tells every supervisor
     waiter = select.poll()
     waiter.register(control, select.POLLIN)
     while True:
@@ -103,10 +101,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--control", type=int, required=True, help="inherited socket on which requests arrive")
     parser.add_argument("--parent", type=int, required=True, help="process id of the client")
+    parser.add_argument("--preload", nargs="*", default=[], help="modules that members will need")
     options = parser.parse_args()
     try:
         with unless_orphaned(options.parent), contextlib.suppress(SystemExit):
-            prepare()
+            prepare(options.preload)
         serve(socket.socket(fileno=options.control), options.parent)
     except BaseException:
         traceback.print_exc()

@@ -1,0 +1,4 @@
+"""What each process of a run is doing now: shared memory that it writes and anybody may read.
+
+It imports no other room. Start with `board.py`; `hang.py` decides from it that nothing moves any more.
+"""

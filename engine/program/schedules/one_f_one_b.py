@@ -17,7 +17,7 @@ from engine.program.kinds import Kind
 from engine.program.program import Action, Lanes, lanes_of
 
 if TYPE_CHECKING:
-    from engine.job.job import Plan
+    from engine.job.schedules import PipelinePlan
 
 ScheduleFunction = Callable[[int, int, int], Lanes]
 
@@ -66,7 +66,7 @@ def _alternate(ups: list[tuple[int, int]], downs: list[tuple[int, int]], warmup:
     return order + [backward(*down) for down in downs[len(ups) - warmup :]]
 
 
-def _whole_rounds(plan: Plan) -> Iterator[str]:
+def _whole_rounds(plan: PipelinePlan) -> Iterator[str]:
     if plan.microbatches % plan.pp:
         near = nearest_multiples(plan.microbatches, plan.pp)
         yield f"schedule=interleaved: pp={plan.pp} does not divide microbatches={plan.microbatches}: use {near}."

@@ -7,9 +7,9 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.job.errors import JobRefused
+from engine.job.errors import UserError
 from lab.cli.commands.run import OK, console
-from lab.cli.open_runs import looking_at
+from lab.cli.open_runs import opened_runs
 from lab.facade import Run
 from lab.store.stored_run import RunCorrupt
 
@@ -28,13 +28,13 @@ def compare(args: Namespace) -> int:
     from lab.analysis.comparison import lines as comparing
     from lab.analysis.comparison.text import explain
 
-    with looking_at(*args.runs) as named:
+    with opened_runs(*args.runs) as named:
         try:
             comparing.refuse(named)
         except RunCorrupt:
             raise
         except ValueError as error:
-            raise JobRefused(str(error)) from error
+            raise UserError(str(error)) from error
         runs = named if args.cluster is None else [run.replay(args.cluster) for run in named]
         if args.json:
             print(json.dumps(_as_json(named, runs, explain(runs), args.cluster), allow_nan=False))

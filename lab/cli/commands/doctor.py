@@ -12,9 +12,10 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lab.cli.terminal.checks import Check
 
 if TYPE_CHECKING:
     from engine.processes.worker_process import MemberContext
@@ -22,19 +23,6 @@ if TYPE_CHECKING:
 NEEDED = ("torch", "numpy", "pydantic", "rich", "tomli-w", "psutil", "pyarrow", "plotly")
 ENOUGH_MEMORY = 2e9  # bytes; eight ranks of the demo take about half of it
 ENOUGH_DISK = 2e8
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing looked at. `advice` says what to do and is empty where all is well."""
-
-    name: str
-    found: str
-    advice: str = ""
-
-    @property
-    def ok(self) -> bool:
-        return not self.advice
 
 
 def checks() -> Iterator[Check]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from engine.job import rules
-from engine.job.errors import JobRefused
+from engine.job.errors import UserError
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.program.checks.check import grid
@@ -23,13 +23,13 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def print_program(args: Namespace, job: Job, console: Console) -> None:
-    """Raises `JobRefused` for a job, a rank or a comparison that makes no sense."""
+    """Raises `UserError` for a job, a rank or a comparison that makes no sense."""
     rules.check(job)
     program = compile_job(job)
     chosen = _lane(args.rank, job)
     for name in ("against", "grid"):
         if args.rank is not None and getattr(args, name):
-            raise JobRefused(f"--rank shows one rank and --{name} all of them: leave one of the two out.")
+            raise UserError(f"--rank shows one rank and --{name} all of them: leave one of the two out.")
     if args.against is not None:
         _print_difference(_other(args.against, args.job, job), program, console, args.json)
     elif args.json:
@@ -45,7 +45,7 @@ def _lane(rank: str | None, job: Job) -> int | None:
     if rank is None:
         return None
     if not rank.isdecimal() or int(rank) >= job.world_size:
-        raise JobRefused(f"rank={rank} is not in this job: use 0 to {job.world_size - 1}.")
+        raise UserError(f"rank={rank} is not in this job: use 0 to {job.world_size - 1}.")
     return mesh_of(job).coordinate(int(rank)).pp
 
 
@@ -65,7 +65,7 @@ def _other(options: str, job_file: str | None, job: Job) -> Job:
     try:
         words = shlex.split(options)
     except ValueError as error:
-        raise JobRefused(f"--against {options!r} cannot be read: {error}.") from error
+        raise UserError(f"--against {options!r} cannot be read: {error}.") from error
     other = job_of(parse(parser, words), base=job)
     rules.check(other)
     return other

@@ -6,12 +6,14 @@ import json
 import shutil
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.job.errors import JobRefused
+from engine.job.errors import JobRefused, UserError
 from engine.job.job import Job
-from lab.cli.open_runs import looking_at
+from lab.cli.open_runs import opened_runs
 from lab.cli.options import given, job_of, number, whole_number
 from lab.facade import Run
 from lab.facade import runs as all_runs
@@ -22,11 +24,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from engine.program.program import Program
+    from lab.running.execute import CheckedJob
 
 OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
 
-def say(status: str, message: str, code: int, *, as_json: bool, run_id: str | None = None) -> int:
+def report_failure(status: str, message: str, code: int, *, as_json: bool, run_id: str | None = None) -> int:
     """The bad news: words on stderr and, if asked for, one object on stdout. Returns the exit status."""
     print(f"lab: {message}", file=sys.stderr)
     if as_json:
@@ -38,80 +41,71 @@ def say(status: str, message: str, code: int, *, as_json: bool, run_id: str | No
 
 
 def run(args: Namespace) -> int:
-    from lab.running.execute import refuse
+    from lab.running.execute import checked
 
     job = job_of(args)
-    refuse(job, parity=not args.no_parity)
-    program = chosen_program(args, job)
-    run, status = _execute(job, as_json=args.json, parity=not args.no_parity, program=program)
+    with from_file(args) as by_hand:
+        wished = checked(job, parity=not args.no_parity, by_hand=by_hand)
+    run, status = _execute(wished, as_json=args.json)
     if run is not None:
         print_run(run, args.json)
     return status
 
 
-def _execute(job: Job, *, as_json: bool, parity: bool = True, program: Program | None = None) -> tuple[Run | None, int]:
+def _execute(wished: CheckedJob, *, as_json: bool) -> tuple[Run | None, int]:
     """Runs a job with its progress on stderr. A run that fails is reported here."""
+    from engine.execution.session import PRELOAD
     from engine.processes.launch import RunFailed, warm
 
-    warm()  # torch loads in a process of its own while this one loads the rest
+    warm(PRELOAD)  # torch loads in a process of its own while this one loads the rest
     from lab.cli.terminal.progress import Display
-    from lab.running.execute import run_job
+    from lab.running.execute import execute
 
     display = Display()
     try:
         with display:
-            run = Run.of(run_job(job, parity=parity, program=program, on_progress=display))
+            run = Run.of(execute(wished, on_progress=display))
     except RunFailed as error:
         log = Store().folder(display.run_id or "") / "log.txt"
         words = f"run {display.run_id} failed: {error}\nWhat its processes printed is in {log}"
-        return None, say("failed", words, FAILED, as_json=as_json, run_id=display.run_id)
+        return None, report_failure("failed", words, FAILED, as_json=as_json, run_id=display.run_id)
     except KeyboardInterrupt:
         if display.run_id is None:
             raise
         words = f"run {display.run_id} was stopped; what it did so far is kept."
-        return None, say("stopped", words, INTERRUPTED, as_json=as_json, run_id=display.run_id)
+        return None, report_failure("stopped", words, INTERRUPTED, as_json=as_json, run_id=display.run_id)
     return run, FAILED if run.summary["parity"]["passed"] is False else OK
 
 
-def chosen_program(args: Namespace, job: Job) -> Program | None:
-    """The program or schedule in a file that an option names, if one does."""
+@contextmanager
+def from_file(args: Namespace) -> Iterator[Program | str | None]:
+    """The program, or the text of a schedule, in a file that an option names, for the block to check.
+
+    Raises `UserError`, which names the file, for what cannot be read and for what the block cannot run.
+    """
     if args.program and args.schedule_file:
-        raise JobRefused("--program and --schedule-file both say what to run: leave one of the two out.")
-    if args.schedule_file:
-        return _schedule_file(args.schedule_file, job)
-    return program_file(args.program, job) if args.program else None
-
-
-def program_file(name: str, job: Job) -> Program:
-    from engine.program.checks.check import ProgramError
+        raise UserError("--program and --schedule-file both say what to run: leave one of the two out.")
+    kind, name = ("schedule", args.schedule_file) if args.schedule_file else ("program", args.program)
+    if not name:
+        yield None
+        return
     from engine.program.program import Program
-    from lab.running.execute import checked_program
 
     try:
-        return checked_program(job, Program.parse(Path(name).read_text(encoding="utf-8")))
+        text = Path(name).read_text(encoding="utf-8")
+        yield Program.parse(text) if kind == "program" else text
+    except JobRefused:
+        raise
     except OSError as error:
-        raise JobRefused(f"the program file {name} cannot be read: {error.strerror}.") from error
-    except (ProgramError, ValueError) as error:
-        raise JobRefused(f"the program file {name} cannot be run: {error}") from error
-
-
-def _schedule_file(name: str, job: Job) -> Program:
-    from engine.program.handwritten import schedule_program
-
-    try:
-        return schedule_program(job, Path(name).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise JobRefused(f"the schedule file {name} cannot be read: {error.strerror}.") from error
+        raise UserError(f"the {kind} file {name} cannot be read: {error.strerror}.") from error
     except ValueError as error:
-        raise JobRefused(f"the schedule file {name} cannot be run: {error}") from error
+        raise UserError(f"the {kind} file {name} cannot be run: {error}") from error
 
 
 def demo(args: Namespace) -> int:
-    from lab.running.execute import refuse
+    from lab.running.execute import checked
 
-    job = Job.from_options(**DEMO)
-    refuse(job)
-    run, status = _execute(job, as_json=args.json)
+    run, status = _execute(checked(Job.from_options(**DEMO)), as_json=args.json)
     if run is None:
         return status
     if args.json:
@@ -129,7 +123,7 @@ def demo(args: Namespace) -> int:
 
 
 def report(args: Namespace) -> int:
-    with looking_at(args.run) as (run,):
+    with opened_runs(args.run) as (run,):
         path = str(_write_report(run, args.output, args.cluster))
     print(json.dumps({"run": run.id, "report": path}) if args.json else path)
     return OK
@@ -159,9 +153,9 @@ def print_run(run: Run, as_json: bool, cluster: str | None = None) -> None:
     if cluster is not None or (run.status == "finished" and run.job.hardware.cluster and run.summary["steps"]):
         replay = run.replay(cluster)
     if as_json:
-        from lab.running.simulation import replay_numbers
+        from lab.store.simulated_summary import replay_numbers
 
-        print(json.dumps(run.summary | ({"replay": replay_numbers(replay)} if replay else {})))
+        print(json.dumps(run.summary | ({"replay": replay_numbers(replay.summary)} if replay else {})))
         return
     from lab.cli.terminal.run import show
 
@@ -169,7 +163,7 @@ def print_run(run: Run, as_json: bool, cluster: str | None = None) -> None:
 
 
 def show(args: Namespace) -> int:
-    with looking_at(args.run) as (run,):
+    with opened_runs(args.run) as (run,):
         print_run(run, args.json, args.cluster)
     return OK
 
@@ -198,7 +192,7 @@ def program(args: Namespace) -> int:
 
 
 def plan(args: Namespace) -> int:
-    from lab.running.planning import DEFAULT_CLUSTER, as_json, plan, print_search
+    from lab.running.planning import DEFAULT_CLUSTER, as_json, plan
 
     top, refine = whole_number(args.top, "top", 1), whole_number(args.refine, "refine")
     base, fixed = job_of(args) if args.job is not None else Job(), given(args)
@@ -210,13 +204,15 @@ def plan(args: Namespace) -> int:
     if args.json:
         print(json.dumps(as_json(found, top)))
     else:
+        from lab.cli.terminal.plans import print_search
+
         print_search(found, console(), top)
     return OK
 
 
 def doctor(args: Namespace) -> int:
     from lab.cli.commands.doctor import checks
-    from lab.cli.terminal.runs import print_check
+    from lab.cli.terminal.checks import print_check
 
     screen, made = console(), []
     for check in checks():

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.cli.commands.run import FAILED, OK, chosen_program, console, print_run, say
+from lab.cli.commands.run import FAILED, OK, console, from_file, print_run, report_failure
 from lab.cli.options import given
 from lab.facade import Run
 from lab.store.store import Store
@@ -25,9 +25,9 @@ def simulate(args: Namespace) -> int:
     store = Store()
     job = simulation.job_to_simulate(args.model, None if args.job is None else Path(args.job), given(args))
     cluster = find_cluster(job.hardware.cluster, store)
-    simulation.check(job, cluster)
-    program = chosen_program(args, job)
-    print_run(Run.of(simulation.simulate_job(job, cluster, program, store, keep=not args.no_keep)), args.json)
+    with from_file(args) as by_hand:
+        program = simulation.checked(job, cluster, by_hand)
+    print_run(Run.of(simulation.simulate_program(job, cluster, program, store, keep=not args.no_keep)), args.json)
     return OK
 
 
@@ -43,7 +43,7 @@ def calibrate(args: Namespace) -> int:
         with Notice("measuring this machine, some 30 s: close what else is running") as notice:
             cluster = calibrate(folder, notice)
     except (RunFailed, ValueError) as error:
-        return say("failed", f"this machine could not be measured: {error}", FAILED, as_json=args.json)
+        return report_failure("failed", f"this machine could not be measured: {error}", FAILED, as_json=args.json)
     if args.json:
         print(json.dumps(_as_json(cluster) | {"file": str(folder / f"{cluster.name}.toml")}))
         return OK

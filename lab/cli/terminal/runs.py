@@ -1,4 +1,4 @@
-"""Lists in a terminal: the runs in the store, the checks of the doctor."""
+"""The runs in the store as a list in a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lab.cli.commands.doctor import Check
 from lab.facade import Run
 
 NEWEST = 20
@@ -55,15 +54,3 @@ def _style(run: Run) -> str:
 def _number(run: Run, name: str) -> str:
     value = run.digest.get(name)
     return "" if value is None else f"{value:.4f}" if name == "loss" else f"{value:.3f}"
-
-
-def print_check(check: Check, console: Console) -> None:
-    line = Table.grid(padding=(0, 1))
-    line.add_column(no_wrap=True)
-    line.add_column(min_width=13, no_wrap=True)
-    line.add_column(overflow="fold")
-    sign = Text("✔", style="green") if check.ok else Text("✘", style="bold red")
-    line.add_row(sign, check.name, check.found)
-    if check.advice:
-        line.add_row("", "", Text(f"→ {check.advice}", style="bold"))
-    console.print(line, highlight=False)

@@ -1,6 +1,7 @@
 """Exercises with checkers: a file an exercise, and the frame that runs answers in processes of their own.
 
-A check tries the answer on cases that the learner has not seen, and says what is wrong and where, not how to do it.
+A check tries the answer on cases that the learner has not seen, and says what is wrong and where, not how to do it. It
+may import `running`, `store` and the engine. Start with `exercise.py`, then one of `tasks`.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def wants_function(name: str, answer: Any, *parameters: str) -> None:
     """Raises `Wrong` unless `answer` can be called with these parameters by position."""
     wanted = f"{name}({', '.join(parameters)})"
     if not callable(answer):
-        raise Wrong(f"The answer must be a function {wanted}; this is {a(answer)}.")
+        raise Wrong(f"The answer must be a function {wanted}; this is {described(answer)}.")
     try:
         signature = inspect.signature(answer)
     except (ValueError, TypeError):  # some that are written in C do not tell
@@ -65,7 +65,7 @@ def wants_function(name: str, answer: Any, *parameters: str) -> None:
         raise Wrong(f"It is called as {wanted}, and yours is {own}{signature}: it cannot take these.") from None
 
 
-def a(value: Any) -> str:
+def described(value: Any) -> str:
     """What a value is, in a few words: None, an int, a str."""
     if value is None:
         return "None"

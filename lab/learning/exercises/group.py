@@ -13,7 +13,7 @@ from torch._C._distributed_c10d import FileStore
 
 from engine.processes.root_cause import is_communication_error
 from engine.processes.worker_process import MemberContext
-from lab.learning.exercises.exercise import a
+from lab.learning.exercises.exercise import described
 from lab.learning.exercises.grader_process import PeerLost
 
 TIMEOUT = timedelta(seconds=15)
@@ -63,7 +63,7 @@ class Exchange:
     def _check(self, data: Any, to: Any, source: Any) -> None:
         me, ranks = self._context.index, self._context.size
         if not isinstance(data, torch.Tensor):
-            raise TypeError(f"exchange sends a tensor, and was given {a(data)}")
+            raise TypeError(f"exchange sends a tensor, and was given {described(data)}")
         if data.dtype != torch.float32 or data.dim() > MOST_DIMS:
             raise TypeError(f"exchange sends float32 here, and was given {data.dtype} of shape {tuple(data.shape)}")
         for name, rank in (("to", to), ("source", source)):
@@ -100,7 +100,7 @@ class AllReduce:
 
     def __call__(self, tensor: Any) -> torch.Tensor:
         if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"all_reduce sums a tensor, and was given {a(tensor)}")
+            raise TypeError(f"all_reduce sums a tensor, and was given {described(tensor)}")
         shape, status = tuple(tensor.shape), self._context.status
         status.action(f"all_reduce {len(self.shapes)} of shape {shape}".encode())
         status.waiting()

@@ -1,6 +1,6 @@
 """Runs a learner's function in processes of its own: whatever it does, the notebook's kernel stays as it was.
 
-The function is copied by value (cloudpickle) to members that the nursery forks, with torch loaded, in a tenth of a
+The function is copied by value (cloudpickle) to members that the fork server forks, with torch loaded, in a tenth of a
 second. They are killed when the time is up, and with them all that they started.
 """
 
@@ -47,6 +47,7 @@ def run_apart(
     `Wrong` for an answer that it finds wrong, that raises, exits, crashes, takes too much memory or more than `limit`
     seconds.
     """
+    from engine.execution.session import PRELOAD
     from engine.processes.launch import Member, RunCancelled, RunFailed, launch
 
     payload = {"answer": _copied(answer), "grader": grader, "arguments": arguments or {}}
@@ -57,7 +58,7 @@ def run_apart(
     timer = threading.Timer(limit, late.set)
     timer.daemon = True
 
-    def hear(name: str, event: dict[str, Any]) -> None:
+    def on_event(name: str, event: dict[str, Any]) -> None:
         if timer.ident is None:  # loading torch for the first time is not the answer's fault
             timer.start()
         for key, value in event.items():
@@ -65,8 +66,9 @@ def run_apart(
 
     try:
         launch(
-            members, log_path=Path(os.devnull), run_json=None, on_event=hear, cancel=late,
+            members, log_path=Path(os.devnull), run_json=None, on_event=on_event, cancel=late,
             hang_seconds=STILL if ranks > 1 else 2 * limit, spin_seconds=2 * limit,
+            preload=PRELOAD,  # as runs do, which the same server forks
         )  # fmt: skip
     except RunCancelled:
         _raise_wrong(list(reports.values()), answer)

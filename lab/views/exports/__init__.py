@@ -1,6 +1,7 @@
 """A run for other tools: Perfetto, Holistic Trace Analysis, spreadsheets and data frames. One file a format.
 
-Importing this is quick; what a format needs is loaded when it is first written.
+Importing this is quick; what a format needs is loaded when it is first written. It may import `store`, `analysis` and
+the engine. Start with `export` below, then `tracks.py` and `perfetto.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.job.errors import JobRefused
+from engine.job.errors import UserError
 from lab.store.stored_run import RunCorrupt, StoreError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def export(run: RecordedRun, format: str, path: str | Path, step: int | None = N
 
     format: of `FORMATS`. step: of "perfetto" and "hta", only this one; default: all that were recorded.
 
-    Raises `JobRefused` for an unknown format, a step that was not recorded, a run that completed no step and a folder
+    Raises `UserError` for an unknown format, a step that was not recorded, a run that completed no step and a folder
     that holds something else; `RunCorrupt` for a run that cannot be read; `StoreError` for a path that cannot be
     written.
     """
@@ -95,21 +96,21 @@ def _refuse(run: RecordedRun, format: str, step: int | None) -> None:
     if format not in FORMATS:
         near = difflib.get_close_matches(format.lower(), FORMATS, n=1, cutoff=0.4)
         mean = f"did you mean {near[0]}?" if near else f"use {', '.join(FORMATS)}."
-        raise JobRefused(f"there is no export format {format!r}: {mean}")
+        raise UserError(f"there is no export format {format!r}: {mean}")
     if run.status == "corrupt":
         raise RunCorrupt(run.id, f"run {run.id} is corrupt: {run.message}.")
     if step is not None and format not in OF_A_STEP:
-        raise JobRefused(f"step={step} is of {' and '.join(OF_A_STEP)}: {format} holds every step, leave it out.")
+        raise UserError(f"step={step} is of {' and '.join(OF_A_STEP)}: {format} holds every step, leave it out.")
     if not run.summary["steps"]:
-        raise JobRefused(f"run {run.id} completed no step ({run.status}), so there is nothing to export.")
+        raise UserError(f"run {run.id} completed no step ({run.status}), so there is nothing to export.")
     if format in OF_A_STEP:
-        from engine.prediction.replay.rows import recorded_steps
+        from engine.prediction.replay.steps import recorded_steps
 
         known = recorded_steps(run.recording)
         if not known:
             raise RunCorrupt(run.id, f"the tables of run {run.id} hold no step, though its summary does.")
         if step is not None and step not in known:
-            raise JobRefused(f"step={step} was not recorded: use one of {min(known)} to {max(known)}.")
+            raise UserError(f"step={step} was not recorded: use one of {min(known)} to {max(known)}.")
 
 
 @contextmanager

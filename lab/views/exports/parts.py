@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from engine.job.errors import JobRefused
+from engine.job.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ def write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
 
 
 def write_folder(folder: Path, parts: Sequence[Part]) -> None:
-    """Raises `JobRefused` if the folder holds other files: a tool that reads all of a folder would mix them in."""
+    """Raises `UserError` if the folder holds other files: a tool that reads all of a folder would mix them in."""
     folder.mkdir(parents=True, exist_ok=True)
     names = {part.name for part in parts}
     strays = sorted(p.name for p in folder.iterdir() if p.name not in names and not p.name.startswith("."))
     if strays:
-        raise JobRefused(f"the folder {folder} holds {strays[0]}, which is not of this export: name another folder.")
+        raise UserError(f"the folder {folder} holds {strays[0]}, which is not of this export: name another folder.")
     for part in parts:
         write_file(folder / part.name, part.write)
 

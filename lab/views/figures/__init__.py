@@ -1,6 +1,7 @@
 """The lab's figures. Built once, shown by notebooks, dashboard and report alike.
 
-The functions here take a run; each file holds the pure function behind one figure.
+The functions here take a run; each file holds the pure function behind one figure. It may import `analysis` and the
+engine, and plotly. Start with the functions below, then `style` for what all figures share.
 """
 
 from __future__ import annotations

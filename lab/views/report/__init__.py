@@ -1,5 +1,7 @@
-"""A run as one HTML file: opened from disk, sent by mail, read without a network. It asks nobody for
-anything.
+"""A run as one HTML file: opened from disk, sent by mail, read without a network. It asks nobody for anything.
+
+It may import the figures, the canvas timeline, `analysis` and `store`. Start with `write_report` below, then
+`sections.py`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from lab.views.timeline import TimelineWidget, timeline_data
 TimelineWidget(data=timeline_data(run.recording, run.job))
+
+It may import the figures' style and `analysis`. Start with `data.py`, what the browser is given, then `js/timeline.js`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from lab.widgets.explorer import knobs as settings
 from lab.widgets.explorer import status_text
 from lab.widgets.explorer.latest_only_worker import Latest
 from lab.widgets.explorer.panel import Message, Panel
-from lab.widgets.explorer.run_in_background import Attempt, Background
+from lab.widgets.explorer.run_in_background import Background, RunRequest
 from lab.widgets.views.linked import Views
 
 MEASURED, REPLAYED = "measured", "replayed"
@@ -65,9 +65,10 @@ class Explorer(ipywidgets.VBox):
         self._runs: dict[Job, Run] = {}
         self._failures: dict[Job, Exception] = {}
         self._lock = threading.RLock()
+        self._described_at: tuple[tuple[Job, float], list[dict[str, Any]]] | None = None
         self._drawer: Latest[State] = Latest(self._draw)
-        self._background = Background(self._told)
-        self.panel = Panel(self._hear)
+        self._background = Background(self._on_event)
+        self.panel = Panel(self._on_message)
         self.views = Views(views)
         super().__init__([self.panel, self.views])
         self.panel.tell(knobs=self._described())
@@ -122,7 +123,7 @@ class Explorer(ipywidgets.VBox):
         """Waits until the run is made and drawn, at most `timeout` seconds for each; whether it came to that."""
         return self._drawer.settle(timeout) and self._background.settle(timeout) and self._drawer.settle(timeout)
 
-    def _hear(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         match message:
             case {"kind": "wish", "name": str(name), "value": value}:
                 self.turn(name, value)
@@ -143,19 +144,19 @@ class Explorer(ipywidgets.VBox):
                 self._background.cancel()  # what is under way is for settings that have been left
         self._drawer.ask(self._state)
 
-    def _told(self, attempt: Attempt, what: Progress | Run | Exception) -> None:
-        """Hears of a run under way; called in its thread."""
+    def _on_event(self, request: RunRequest, what: Progress | Run | Exception) -> None:
+        """What comes of a run under way; called in its thread."""
         with self._lock:
-            shown = attempt.job == self._state.trained
+            shown = request.job == self._state.trained
             if isinstance(what, Progress):
                 if shown:
                     self.panel.tell(**status_text.progress(what))
                 return
             if isinstance(what, Run):
-                self._runs[attempt.job] = what
-                self._failures.pop(attempt.job, None)
+                self._runs[request.job] = what
+                self._failures.pop(request.job, None)
             elif not isinstance(what, RunCancelled):
-                self._failures[attempt.job] = what
+                self._failures[request.job] = what
             if shown:
                 self._drawer.ask(self._state)
 
@@ -213,12 +214,16 @@ class Explorer(ipywidgets.VBox):
         return (*([] if first is None else [first]), *runs.values())
 
     def _described(self) -> list[dict[str, Any]]:
-        return [settings.described(knob, self._state.job, self._state.link) for knob in self._knobs]
+        """The knobs as the browser draws them. Every stop of each is held against the rules: once for each setting."""
+        job, link = setting = self._state.job, self._state.link
+        if self._described_at is None or self._described_at[0] != setting:
+            self._described_at = setting, [settings.described(knob, job, link) for knob in self._knobs]
+        return self._described_at[1]
 
 
 def _load_torch() -> None:
     """The first prediction of a new shape needs torch, which takes seconds to load: not when a slider waits for it."""
-    import engine.prediction.rehearsal.meta_templates  # noqa: F401
+    import engine.prediction.op_templates.meta_templates  # noqa: F401
 
 
 def _turned(state: State, name: str, value: Any) -> State:

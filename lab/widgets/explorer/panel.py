@@ -36,10 +36,10 @@ class Panel(anywidget.AnyWidget):
     source = traitlets.Unicode("measured").tag(sync=True)
     sources: traitlets.List[dict[str, str]] = traitlets.List().tag(sync=True)
 
-    def __init__(self, heard: Callable[[Message], None]) -> None:
+    def __init__(self, on_message: Callable[[Message], None]) -> None:
         super().__init__()
         self._telling = threading.RLock()  # runs, drawings and wishes tell, each in a thread of its own
-        self.on_msg(lambda _, content, __: heard(content))
+        self.on_msg(lambda _, content, __: on_message(content))
 
     def tell(self, **news: Any) -> None:
         """Several values in one message."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from engine.job.job import Job
 from engine.processes.launch import RunCancelled
@@ -20,7 +21,7 @@ _LOOK = 0.05  # seconds between looks at `cancel` while another run has its turn
 
 
 @dataclass(frozen=True, eq=False)
-class Attempt:
+class RunRequest:
     """A wish for a run of `job`. `cancel` is there from the first moment, so that no cancelling comes too early."""
 
     job: Job
@@ -28,15 +29,15 @@ class Attempt:
 
 
 class Background:
-    """Makes runs, one at a time. `told` hears, in the thread of the runs, each `Progress` and then the result: the
-    `Run`, or the exception that ended it (`RunCancelled` among them).
+    """Makes runs, one at a time. `on_event` is called, in the thread of the runs, with each `Progress` and then with
+    the result: the `Run`, or the exception that ended it (`RunCancelled` among them).
     """
 
-    def __init__(self, told: Callable[[Attempt, Progress | Run | Exception], None]) -> None:
-        self._told = told
+    def __init__(self, on_event: Callable[[RunRequest, Progress | Run | Exception], None]) -> None:
+        self._on_event = on_event
         self._lock = threading.Lock()
-        self._newest: Attempt | None = None
-        self._latest: Latest[Attempt] = Latest(self._execute, hurry=self.cancel)
+        self._newest: RunRequest | None = None
+        self._latest: Latest[RunRequest] = Latest(self._execute, hurry=self.cancel)
 
     @property
     def wanted(self) -> Job | None:
@@ -50,7 +51,7 @@ class Background:
             if self.wanted == job:
                 return
             self._drop()
-            self._newest = Attempt(job)
+            self._newest = RunRequest(job)
             self._latest.ask(self._newest)
 
     def cancel(self) -> None:
@@ -66,16 +67,17 @@ class Background:
             self._newest.cancel.set()
             self._newest = None
 
-    def _execute(self, attempt: Attempt) -> None:
+    def _execute(self, request: RunRequest) -> None:
         try:
-            with taking_turns(attempt.cancel):
-                done = run_job(attempt.job, on_progress=lambda news: self._told(attempt, news), cancel=attempt.cancel)
+            with taking_turns(request.cancel):
+                on_progress = partial(self._on_event, request)
+                done = run_job(request.job, on_progress=on_progress, cancel=request.cancel)
             result: Run | Exception = Run.of(done)
         except Exception as error:  # whatever it is, the learner shall read it and the next wish shall run
             result = error
-        self._told(attempt, result)  # who asks what is wanted must know the result before it is no longer wanted
+        self._on_event(request, result)  # who asks what is wanted must know the result before it is no longer wanted
         with self._lock:
-            if self._newest is attempt:
+            if self._newest is request:
                 self._newest = None
 
 

@@ -11,7 +11,7 @@ import ipywidgets
 import traitlets
 
 from lab.facade import Run
-from lab.learning.exercises.exercise import a
+from lab.learning.exercises.exercise import described
 from lab.learning.progress import Learner
 from lab.store.store import StoreError
 from lab.widgets.explorer.latest_only_worker import Latest
@@ -55,7 +55,7 @@ class Question(ipywidgets.VBox):
         choices = list(answers.feedback) if isinstance(answers, Choices) else []
         scale = vars(answers) if isinstance(answers, Number) else {}
         self.form = Form(question=str(question), choices=choices, number=scale, hint=self._before())
-        self.form.on_msg(lambda _, content, __: self._hear(content))
+        self.form.on_msg(lambda _, content, __: self._on_message(content))
         self._latest: Latest[Any] = Latest(self._reveal)
         super().__init__([self.form])
 
@@ -85,7 +85,7 @@ class Question(ipywidgets.VBox):
             self.form.state, self.form.given, self.form.hint, self.form.feedback = "open", None, "", ""
         self.children = [self.form]
 
-    def _hear(self, message: Any) -> None:
+    def _on_message(self, message: Any) -> None:
         if not isinstance(message, dict):
             return
         if message.get("kind") == "answer":
@@ -101,20 +101,20 @@ class Question(ipywidgets.VBox):
             self.children = [self.form, *self._shown(run)]
             self._learner.record("prediction", self._key, {"given": value, "right": right})
         except StoreError as error:
-            self._told("answered", f"This answer is not kept: {error}", words)
+            self._notify("answered", f"This answer is not kept: {error}", words)
         except BaseException as error:  # an exit too: the learner shall read it, and may answer again
             self.children = [self.form]
-            self._told("open", f"The run did not end well: {said(error)}")
+            self._notify("open", f"The run did not end well: {said(error)}")
         else:
-            self._told("answered", "", words)
+            self._notify("answered", "", words)
 
     def _shown(self, run: Run) -> list[ipywidgets.Widget]:
         found = None if self._then is None else self._then(run)
         if found is not None and not isinstance(found, ipywidgets.Widget):
-            raise ValueError(f"`then` must return what `lab.view` and kin do, and returned {a(found)}.")
+            raise ValueError(f"`then` must return what `lab.view` and kin do, and returned {described(found)}.")
         return [] if found is None else [found]
 
-    def _told(self, state: str, hint: str, feedback: str = "") -> None:
+    def _notify(self, state: str, hint: str, feedback: str = "") -> None:
         with self.form.hold_sync():
             self.form.state, self.form.hint, self.form.feedback = state, hint, feedback
 

@@ -36,7 +36,7 @@ class Views(ipywidgets.VBox):
             self.timeline.observe(lambda change: self.select(change["new"]), "selected_rank")
             self.timeline.observe(lambda change: self._move_cursor(change["new"]), "cursor_ms")
         for name, plot in self.plots.items():
-            plot.on_click(self._hearer(name))
+            plot.on_click(self._on_click(name))
 
     @property
     def rank(self) -> int | None:
@@ -116,14 +116,14 @@ class Views(ipywidgets.VBox):
             how = drawing.how_simulated if simulated and drawing.how_simulated else drawing.how
             self.plots[name].show(draw, scene.run.id, how)
 
-    def _hearer(self, name: str) -> Any:
-        def hear(click: Click) -> None:
+    def _on_click(self, name: str) -> Any:
+        def on_click(click: Click) -> None:
             with self._lock:
                 if self._scene is not None:
                     rank = DRAWINGS[name].pick(self._scene, click)
                     self.select(None if rank == self._scene.rank else rank)
 
-        return hear
+        return on_click
 
 
 def _timeline(run: Run, predicted: Run | None, step: int | None) -> dict[str, Any]:

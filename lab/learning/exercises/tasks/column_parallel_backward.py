@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lab.learning.exercises.exercise import Exercise, Passed, Wrong, a, wants_function
+from lab.learning.exercises.exercise import Exercise, Passed, Wrong, described, wants_function
 from lab.learning.exercises.sandbox import run_apart
 
 if TYPE_CHECKING:
@@ -85,11 +85,11 @@ def _check(found: Any, wanted: tuple[torch.Tensor, ...], partial: torch.Tensor, 
     import torch
 
     if not isinstance(found, tuple) or len(found) != 3:
-        got = f"{len(found)} values" if isinstance(found, tuple) else a(found)
+        got = f"{len(found)} values" if isinstance(found, tuple) else described(found)
         raise Wrong(f"On {where}, it must return (grad_x, grad_weight, grad_bias), and returned {got}.")
     for name, value, right in zip(GRADIENTS, found, wanted, strict=True):
         if not isinstance(value, torch.Tensor):
-            raise Wrong(f"On {where}, {name} must be a tensor, and is {a(value)}.")
+            raise Wrong(f"On {where}, {name} must be a tensor, and is {described(value)}.")
         if value.shape != right.shape:
             raise Wrong(f"On {where}, {name} has shape {tuple(value.shape)}, and must have {tuple(right.shape)}.")
         if torch.allclose(value, right, rtol=1e-4, atol=1e-4):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lab.learning.exercises.exercise import Exercise, Passed, Wrong, a, wants_function
+from lab.learning.exercises.exercise import Exercise, Passed, Wrong, described, wants_function
 from lab.learning.exercises.sandbox import run_apart
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _check_shape(found: Any, wanted: tuple[int, ...], where: str) -> None:
     import torch
 
     if not isinstance(found, torch.Tensor):
-        raise Wrong(f"On {where}, it must return a tensor, and returned {a(found)}.")
+        raise Wrong(f"On {where}, it must return a tensor, and returned {described(found)}.")
     if found.shape != wanted:
         raise Wrong(
             f"On {where}, it returned shape {tuple(found.shape)}: its part of the output has {wanted[-1]} columns,"

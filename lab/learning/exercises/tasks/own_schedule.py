@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lab.learning.exercises.exercise import Exercise, Passed, Wrong, a, wants_function
+from lab.learning.exercises.exercise import Exercise, Passed, Wrong, described, wants_function
 from lab.learning.exercises.sandbox import run_apart
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def _text_of(answer: Any, seconds: float) -> str:
         return answer
     if not callable(answer):
         raise Wrong(
-            f"A schedule is text with a line a rank, or a function (p, m, v) that returns it; this is {a(answer)}."
+            "A schedule is text with a line a rank, or a function (p, m, v) that returns it;"
+            f" this is {described(answer)}."
         )
     wants_function(NAME, answer, "p", "m", "v")
     (told,) = run_apart(answer, f"{__name__}:grade", limit=seconds)
@@ -97,7 +98,7 @@ def grade(answer: Answer) -> dict[str, Any]:
     if isinstance(found, str):
         return {"text": found}
     if not isinstance(found, tuple) or not all(isinstance(x, Action) for lane in found for x in lane):
-        raise Wrong(f"With {where} it must return text with a line for each rank, and returned {a(found)}.")
+        raise Wrong(f"With {where} it must return text with a line for each rank, and returned {described(found)}.")
     job = Job.from_options(**OPTIONS)
     try:
         return {"text": written_text(job, written_lanes(job, found))}
@@ -130,11 +131,12 @@ def _score(name: str, program: Program) -> dict[str, Any]:
 
 def _judged(rows: list[dict[str, Any]], text: str) -> Passed:
     """Runs it, and holds it against both targets."""
-    import lab
+    from engine.job.job import Job
     from engine.processes.launch import RunFailed
+    from lab.running.execute import run_job
 
     try:
-        run = lab.run(**OPTIONS, schedule=text)
+        run = run_job(Job.from_options(**OPTIONS), by_hand=text)
     except (RunFailed, ValueError) as error:
         raise Wrong(f"The schedule is sound, but the run did not end well: {error}", score=rows) from None
     peaks = [rank["activations_peak"] for rank in run.summary["memory"]["per_rank"]]

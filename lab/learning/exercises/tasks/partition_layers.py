@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
-from lab.learning.exercises.exercise import Exercise, Passed, Wrong, a, wants_function
+from lab.learning.exercises.exercise import Exercise, Passed, Wrong, described, wants_function
 from lab.learning.exercises.sandbox import run_apart
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ def _lists(found: Any, where: str) -> list[list[int]]:
     """What was returned as lists of layer numbers. Raises `Wrong` for anything else."""
     shape = "a list of lists of layer numbers, such as [[0, 1], [2]]"
     if not isinstance(found, (list, tuple)):
-        raise Wrong(f"With {where}, it must return {shape}, and returned {a(found)}.")
+        raise Wrong(f"With {where}, it must return {shape}, and returned {described(found)}.")
     for stage, piece in enumerate(found):
         if not isinstance(piece, (list, tuple, range)):
-            raise Wrong(f"With {where}, it must return {shape}, and stage {stage} is {a(piece)}.")
+            raise Wrong(f"With {where}, it must return {shape}, and stage {stage} is {described(piece)}.")
         for layer in piece:
             if not isinstance(layer, int) or isinstance(layer, bool):
-                raise Wrong(f"With {where}, stage {stage} holds {a(layer)}: layers are numbers from 0.")
+                raise Wrong(f"With {where}, stage {stage} holds {described(layer)}: layers are numbers from 0.")
     return [list(piece) for piece in found]
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lab.learning.exercises.exercise import Exercise, Passed, Wrong, a, wants_function
+from lab.learning.exercises.exercise import Exercise, Passed, Wrong, described, wants_function
 from lab.learning.exercises.sandbox import run_apart
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _check_sum(found: Any, parts: list[torch.Tensor], where: str) -> None:
 
     total = torch.stack(parts).sum(0)
     if not isinstance(found, torch.Tensor):
-        raise Wrong(f"On {where} it must return a tensor, and returned {a(found)}.")
+        raise Wrong(f"On {where} it must return a tensor, and returned {described(found)}.")
     if found.shape != total.shape:
         raise Wrong(f"On {where} it returned shape {tuple(found.shape)}: the sum has the shape of the tensor.")
     if (wrong := (found != total).nonzero()).numel():

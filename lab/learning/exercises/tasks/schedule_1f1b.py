@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from lab.learning.exercises.exercise import Exercise, Passed, Wrong, a, wants_function
+from lab.learning.exercises.exercise import Exercise, Passed, Wrong, described, wants_function
 from lab.learning.exercises.sandbox import run_apart
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def grade(answer: Answer, cases: tuple[tuple[int, int], ...]) -> dict[str, Any]:
 def _order(found: Any, m: int, where: str) -> list[tuple[str, int]]:
     """The order as (letter, micro-batch); every micro-batch forward and backward once, and in this order."""
     if not isinstance(found, str):
-        raise Wrong(f'On {where}, it must return text such as "F0 F1 B0 B1", and returned {a(found)}.')
+        raise Wrong(f'On {where}, it must return text such as "F0 F1 B0 B1", and returned {described(found)}.')
     order = []
     for word in found.split():
         if (match := WORD.fullmatch(word)) is None:

@@ -107,10 +107,10 @@ def _title(job: Job, found: Layout, state: State, sharded: bool, selected: int |
 
 def _held(found: Layout, dp: int, tp: int, sharded: bool) -> int:
     """Elements of the matrices that a rank keeps."""
-    return sum(area.size for matrix in found.matrices for area in kept(found, matrix, dp, tp, sharded))
+    return sum(area.size for matrix in found.matrices for area in kept_areas(found, matrix, dp, tp, sharded))
 
 
-def kept(found: Layout, matrix: Matrix, dp: int, tp: int, sharded: bool) -> list[Area]:
+def kept_areas(found: Layout, matrix: Matrix, dp: int, tp: int, sharded: bool) -> list[Area]:
     """The areas of a matrix that data rank `dp` and tensor rank `tp` keep."""
     start, stop = found.own[dp] if sharded else (0, found.bucket.padded)
     return local_areas(matrix, tp, start, stop)
@@ -205,7 +205,7 @@ def _own(job: Job, found: Layout, left: Sequence[float], selected: int, sharded:
     areas = [
         (area, place)
         for matrix, place in zip(found.matrices, left, strict=True)
-        for area in (kept(found, matrix, at.dp, at.tp, sharded) if at.pp == found.lane else [])
+        for area in (kept_areas(found, matrix, at.dp, at.tp, sharded) if at.pp == found.lane else [])
     ]
     x, y = _outlines(areas)
     where = f"data {at.dp}, tensor {at.tp}"

@@ -6,7 +6,7 @@ messages, gathers and reductions follow from sizes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from engine.communication.collective_bytes import logical_bytes, wire_bytes
 from engine.job.job import Hardware, Job, Plan
@@ -17,11 +17,15 @@ from engine.model.units import boundary_bytes, token_lanes
 from engine.program.kinds import Kind
 from engine.program.program import Action, boundary
 from engine.program.streams import COMPUTE_STREAM
+from engine.recording.tables import Op, OpCost
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """One row of the recording, with columns of `engine.recording.tables.Op`. axis: whose ranks are its peers."""
+    """One row of the recording: what `engine.recording.tables.Op` has, but for its place and times.
+
+    axis: whose ranks are its peers.
+    """
 
     stream: str
     kind: str
@@ -29,16 +33,13 @@ class Piece:
     op: str = ""
     axis: str = ""
     group: str = ""
-    flops: int = 0
-    touched_bytes: int = 0
-    matmuls: int = 0
-    matmul_bytes: int = 0
-    operators: int = 0
-    batched_flops: int = 0
-    batched_bytes: int = 0
-    before_flops: int = 0
-    logical_bytes: int = 0
-    wire_bytes: int = 0
+    cost: OpCost = field(default_factory=OpCost)
+
+    @property
+    def row(self) -> Op:
+        return Op(
+            seq=0, stream=self.stream, kind=self.kind, name=self.name, op=self.op, group=self.group, cost=self.cost
+        )
 
 
 SELF = "self"
@@ -84,7 +85,7 @@ def communication_template(job: Job, action: Action, bucket: Bucket | None, back
         return (
             Piece(
                 stream=action.kind.stream, kind=action.kind.name, op="message", axis=f"pp{action.peer}", group="pp",
-                logical_bytes=size, wire_bytes=size,
+                cost=OpCost(logical_bytes=size, wire_bytes=size),
             ),
         )  # fmt: skip
     assert bucket is not None
@@ -94,7 +95,7 @@ def communication_template(job: Job, action: Action, bucket: Bucket | None, back
     return (
         Piece(
             stream=axis, kind=action.kind.name, op=op, axis=axis, group=axis,
-            logical_bytes=logical_bytes(op, n, size), wire_bytes=wire_bytes(op, n, size, backend),
+            cost=OpCost(logical_bytes=logical_bytes(op, n, size), wire_bytes=wire_bytes(op, n, size, backend)),
         ),
     )  # fmt: skip
 

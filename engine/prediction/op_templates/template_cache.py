@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -18,12 +18,12 @@ from pathlib import Path
 from engine.execution.reference import prune, source
 from engine.job.job import Job
 from engine.model.buckets import lane_buckets
-from engine.prediction.rehearsal.templates import Piece, Template, Templates, step_job, unit_job
+from engine.prediction.op_templates.templates import Piece, Template, Templates, step_job, unit_job
 from engine.program.kinds import Kind
 from engine.program.program import Action
+from engine.recording.tables import OpCost
 
 KEEP_BYTES = 16 * 2**20
-_DEFAULTS = {field.name: field.default for field in fields(Piece)}
 
 
 def unit_templates(job: Job, backend: str, folder: Path | None = None, split: bool = False) -> Templates:
@@ -54,7 +54,7 @@ def step_template(job: Job, lane: int, backend: str, folder: Path | None = None)
 @lru_cache(maxsize=512)
 def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) -> Templates:
     def make() -> Templates:
-        from engine.prediction.rehearsal.meta_templates import execute_units  # torch, seconds to import
+        from engine.prediction.op_templates.meta_templates import execute_units  # torch, seconds to import
 
         return execute_units(job, backend, split)
 
@@ -64,7 +64,7 @@ def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) ->
 @lru_cache(maxsize=512)
 def _alone_templates(job: Job, lane: int, actions: tuple[Action, ...], backend: str, folder: Path | None) -> Templates:
     def make() -> Templates:
-        from engine.prediction.rehearsal.meta_templates import execute_alone
+        from engine.prediction.op_templates.meta_templates import execute_alone
 
         return execute_alone(job, lane, actions, backend)
 
@@ -93,7 +93,7 @@ def _read(path: Path) -> Templates | None:
         if digest != _digest(text):
             return None
         rows = json.loads(text)
-        found = {(kind, unit): tuple(Piece(**piece) for piece in pieces) for kind, unit, pieces in rows}
+        found = {(kind, unit): tuple(_whole(*piece) for piece in pieces) for kind, unit, pieces in rows}
         os.utime(path)
     except (OSError, ValueError, TypeError):
         return None
@@ -116,5 +116,12 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _shortened(piece: Piece) -> dict[str, str | int]:
-    return {name: value for name, value in asdict(piece).items() if value != _DEFAULTS[name]}
+def _shortened(piece: Piece) -> tuple[dict[str, str], dict[str, int]]:
+    """Its words and its cost, without what is empty."""
+    words = asdict(piece)
+    cost = words.pop("cost")
+    return {k: v for k, v in words.items() if v}, {k: v for k, v in cost.items() if v}
+
+
+def _whole(words: dict[str, str], cost: dict[str, int]) -> Piece:
+    return Piece(**words, cost=OpCost(**cost))

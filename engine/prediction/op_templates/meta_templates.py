@@ -6,6 +6,7 @@ Meta tensors have shapes and no data, so the runtime, the layers and the optimiz
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,14 +21,15 @@ from engine.job.mesh import mesh_of
 from engine.model.family import family_of
 from engine.model.params import Param
 from engine.model.unit_kinds import kind_of
-from engine.prediction.rehearsal.templates import SELF, WAIT, Piece, Template, Templates, unit_job
+from engine.prediction.op_templates.templates import SELF, WAIT, Piece, Template, Templates, unit_job
 from engine.program.compile import compile_lanes
 from engine.program.program import Action, Program
 from engine.program.schedules.one_f_one_b import gpipe
 from engine.program.schedules.zero_bubble import zb_h1
 from engine.program.streams import COMPUTE_STREAM
 from engine.recording.ledger import Ledger
-from engine.recording.recorder import Recorder, Row
+from engine.recording.recorder import Recorder
+from engine.recording.tables import Op
 
 META = torch.device("meta")
 
@@ -42,7 +44,7 @@ class SilentComm(Comm):
     def _start(self, axis: str, collective: Callable[..., dist.Work | None], *tensors_and_op: Any) -> dist.Work:
         return Done()
 
-    def _row(self, op: str, axis: str, tensor: Tensor, stream: str, action: Action | None) -> Row:
+    def _row(self, op: str, axis: str, tensor: Tensor, stream: str, action: Action | None) -> Op:
         row = super()._row(op, axis, tensor, stream, action)
         self.axes[row.seq] = axis
         return row
@@ -59,7 +61,7 @@ def _empty(param: Param) -> Tensor:
 
 def execute_units(job: Job, backend: str, split: bool = False) -> Templates:
     """(action kind, unit kind) → template of every computation of a job of
-    `engine.prediction.rehearsal.templates.unit_job`.
+    `engine.prediction.op_templates.templates.unit_job`.
 
     split: with backwards in two parts.
     """
@@ -100,7 +102,7 @@ def _executed(job: Job, backend: str, split: bool) -> tuple[Templates, dict[str,
 
 def execute_alone(job: Job, lane: int, actions: Sequence[Action], backend: str) -> Templates:
     """(action kind, bucket) → template of actions on a lane of a job of
-    `engine.prediction.rehearsal.templates.step_job`, done one after the other and nothing else.
+    `engine.prediction.op_templates.templates.step_job`, done one after the other and nothing else.
     """
     rank = mesh_of(job).rank(0, 0, lane)
     comm = SilentComm(rank, _groups(job, rank), backend)
@@ -116,17 +118,13 @@ def _groups(job: Job, rank: int) -> dict[str, Group]:
     return {axis: Group(axis, tuple(mesh.group(axis, rank)), None) for axis in ("dp", "tp", "pp")}
 
 
-def _template(own: Row, rows: list[Row], axes: dict[int, str]) -> Template:
+def _template(own: Op, rows: list[Op], axes: dict[int, str]) -> Template:
     children = [row for row in rows if row.parent == own.seq]
     return tuple(_piece(row, axes.get(row.seq, "")) for row in (own, *children))
 
 
-def _piece(row: Row, axis: str) -> Piece:
-    child = row.parent >= 0
+def _piece(row: Op, axis: str) -> Piece:
+    name = row.name if row.parent >= 0 else ""
     return Piece(
-        stream=row.stream, kind=row.kind, name=row.name if child else "", op=row.op, axis=axis, group=row.group,
-        flops=row.cost.flops, touched_bytes=row.cost.touched_bytes, matmuls=row.cost.matmuls,
-        matmul_bytes=row.cost.matmul_bytes, operators=row.cost.operators, before_flops=row.before_flops,
-        batched_flops=row.cost.batched_flops, batched_bytes=row.cost.batched_bytes,
-        logical_bytes=row.logical_bytes, wire_bytes=row.wire_bytes,
-    )  # fmt: skip
+        stream=row.stream, kind=row.kind, name=name, op=row.op, axis=axis, group=row.group, cost=replace(row.cost)
+    )
