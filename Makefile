@@ -1,15 +1,16 @@
 # From nothing: `make demo` shows the lab at work, `make test` proves it.
 PYTHON ?= $(firstword $(shell command -v python3.11) $(shell command -v python3.12) python3)
 BIN := .venv/bin
+WORKERS ?= 3
 
 .PHONY: demo test lint bench notebooks clean
 
 demo: .venv/.installed
 	$(BIN)/lab demo
 
-# two files of tests at a time, since one alone waits a third of its time; those of the browser, the longest, come first
+# three files of tests at a time on two cores, since one alone waits for more than a third of its time
 test: lint
-	$(BIN)/python -m pytest -m "not timed" -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not timed" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 	$(BIN)/python -m pytest -m timed
 
 lint: .venv/.installed-for-tests

@@ -1,19 +1,46 @@
-"""What all tests share."""
+"""What all tests share, and how they are shared out among workers."""
 
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from lab.facade import Run
 
+LONGEST = ("tests/browser/test_notebooks", "tests/browser/test_dashboard")
+"""How the names of files begin that use one server together, so that one worker must have them; the longest first."""
+
 
 def pytest_configure() -> None:
     """Ctrl-C works even where the tests run in the background of a script, whose jobs are started to ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def unit(nodeid: str) -> str:
+    """What a test must share a worker with: its file, or all the files of its server."""
+    file = nodeid.split("::")[0]
+    return next((beginning for beginning in LONGEST if file.startswith(beginning)), file)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, or one worker would be at it when the others have nothing left."""
+    order = {beginning: place for place, beginning in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(unit(item.nodeid), len(order)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """As `--dist loadfile` does, but for files that use one server."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByServer(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return unit(nodeid)
+
+    return ByServer(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from engine.processes.fork_server import client
 from engine.processes.launch import RunCancelled, RunFailed, shutdown, warm
 from tests.engine.launching import Sabotage, failure_of, left, members, run
 
-pytestmark = [pytest.mark.timed, pytest.mark.usefixtures("importable_targets")]
+pytestmark = pytest.mark.usefixtures("importable_targets")
 
 
 # -- good runs ---------------------------------------------------------------------------------------------------
@@ -80,6 +80,7 @@ def test_two_launches_at_once_from_two_threads(tmp_path: Path) -> None:
     assert sorted(sums) == [2.0] * 2 + [3.0] * 3 + [4.0] * 4
 
 
+@pytest.mark.timed
 def test_a_run_leaves_no_process_file_descriptor_or_folder(tmp_path: Path) -> None:
     run(tmp_path, members(2, "talks"))
     this = psutil.Process()
@@ -92,6 +93,7 @@ def test_a_run_leaves_no_process_file_descriptor_or_folder(tmp_path: Path) -> No
     assert not any(Path(event["rendezvous"]).parent.exists() for _, event in events if "rendezvous" in event)
 
 
+@pytest.mark.timed
 def test_long_work_in_silence_and_a_finished_member_are_no_hang(tmp_path: Path) -> None:
     who = members(1, "works_in_silence", silence=60_000_000) + members(2, "works_then_finishes", seconds=0.6)
     run(tmp_path, who, hang_seconds=0.4)
@@ -100,6 +102,7 @@ def test_long_work_in_silence_and_a_finished_member_are_no_hang(tmp_path: Path) 
 # -- ending on purpose, and by force -------------------------------------------------------------------------------
 
 
+@pytest.mark.timed
 def test_cancel_from_another_thread_ends_the_run(tmp_path: Path) -> None:
     cancel = threading.Event()
     sabotage = Sabotage(4, lambda pids, supervisor: threading.Timer(0.1, cancel.set).start())
@@ -108,6 +111,7 @@ def test_cancel_from_another_thread_ends_the_run(tmp_path: Path) -> None:
     sabotage.check()
 
 
+@pytest.mark.timed
 def test_an_interrupt_ends_the_run_before_it_propagates(tmp_path: Path) -> None:
     sabotage = Sabotage(4, lambda pids, supervisor: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
@@ -116,6 +120,7 @@ def test_an_interrupt_ends_the_run_before_it_propagates(tmp_path: Path) -> None:
     sabotage.check()
 
 
+@pytest.mark.timed
 def test_an_error_in_the_listener_ends_the_run(tmp_path: Path) -> None:
     def fail(pids: list[int], supervisor: int) -> None:
         raise LookupError("the listener is broken")
@@ -126,6 +131,7 @@ def test_an_error_in_the_listener_ends_the_run(tmp_path: Path) -> None:
     sabotage.check()
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_killed_supervisor_leaves_nobody(tmp_path: Path, how: int) -> None:
     cancel = threading.Event()
@@ -142,6 +148,7 @@ def test_a_killed_supervisor_leaves_nobody(tmp_path: Path, how: int) -> None:
     assert how == signal.SIGSTOP or "the supervisor was killed" in str(caught.value)
 
 
+@pytest.mark.timed
 def test_a_killed_fork_server_ends_the_run(tmp_path: Path) -> None:
     def strike(pids: list[int], supervisor: int) -> None:
         os.kill(psutil.Process(supervisor).ppid(), signal.SIGKILL)
@@ -159,6 +166,7 @@ def test_a_fork_server_killed_between_runs_is_replaced_unnoticed(tmp_path: Path)
     assert len(run(tmp_path, members(2, "sums"))) == 2
 
 
+@pytest.mark.timed
 def test_shutdown_ends_a_run_in_another_thread(tmp_path: Path) -> None:
     sabotage = Sabotage(2, lambda pids, supervisor: threading.Timer(0.05, shutdown).start())
     with pytest.raises(RunFailed):

@@ -13,7 +13,7 @@ from engine.processes.launch import RunCancelled
 from engine.processes.status.board import Note, Phase, StatusBoard, read_board
 from tests.engine.launching import members, run
 
-pytestmark = [pytest.mark.timed, pytest.mark.usefixtures("importable_targets")]
+pytestmark = pytest.mark.usefixtures("importable_targets")
 NAMES = ("rank 0 (data 0)", "rank 1 (data 1)", "référence")
 
 

@@ -26,7 +26,6 @@ from lab.store.stored_run import Store
 
 SHORT = Job.from_options(dp=2, steps=2)
 LONG = Job.from_options(dp=2, steps=100_000)
-pytestmark = pytest.mark.timed
 GONE_WITHIN = 3.0  # seconds in which whoever is killed or cancelled has to be gone
 PATIENCE = 120.0  # for what takes as long as it takes, on a machine that others use too
 
@@ -119,6 +118,7 @@ def test_a_worker_leaves_when_there_is_nothing_to_do(root: Path) -> None:
     assert queue.active() == [] and not workers(root), "to look starts nobody"
 
 
+@pytest.mark.timed
 def test_a_cancelled_run_is_stopped_at_once_and_leaves_no_process(queue: LaunchQueue) -> None:
     launch, everybody = training(queue, queue.add(LONG, parity=False))
     queue.cancel(launch.id)
@@ -137,6 +137,7 @@ def test_a_launch_that_is_cancelled_before_it_begins_leaves_no_process(queue: La
     assert not alive([worker], PATIENCE)
 
 
+@pytest.mark.timed
 def test_lab_cancel_stops_a_run_by_its_name(queue: LaunchQueue, capsys: pytest.CaptureFixture[str]) -> None:
     launch, everybody = training(queue, queue.add(LONG, parity=False))
     assert main(["cancel", "latest", "--json"]) == 0
@@ -145,6 +146,7 @@ def test_lab_cancel_stops_a_run_by_its_name(queue: LaunchQueue, capsys: pytest.C
     assert not alive(everybody)
 
 
+@pytest.mark.timed
 def test_a_killed_worker_takes_its_ranks_along_and_the_next_launch_runs(queue: LaunchQueue) -> None:
     launch, everybody = training(queue, queue.add(LONG, parity=False))
     following = queue.add(SHORT, parity=False)
@@ -171,6 +173,7 @@ def test_kills_at_any_moment_lose_no_launch_and_run_none_twice(queue: LaunchQueu
     assert sorted(run.id for run in runs(queue.store)) == sorted(made), "each has one folder"
 
 
+@pytest.mark.timed
 def test_a_worker_that_hangs_is_ended_with_all_its_processes(root: Path) -> None:
     queue = LaunchQueue(Store(root), answer_within=0.5)
     launch, everybody = training(queue, queue.add(LONG, parity=False))
@@ -182,6 +185,7 @@ def test_a_worker_that_hangs_is_ended_with_all_its_processes(root: Path) -> None
     assert not alive(everybody)
 
 
+@pytest.mark.timed
 def test_of_many_workers_started_at_once_one_stays(root: Path) -> None:
     root.mkdir()
     command = [sys.executable, "-m", "lab.launcher.worker", str(root)]
@@ -212,6 +216,7 @@ def test_three_programs_that_wish_at_once_lose_nothing_and_nothing_runs_twice(ro
     assert len(runs(queue.store)) == 9
 
 
+@pytest.mark.timed
 def test_a_run_goes_on_when_the_program_that_wished_it_is_killed(queue: LaunchQueue) -> None:
     with wishing("server", 1, 100_000, stays=PATIENCE) as server:
         assert server.stdout is not None and server.stdout.readline() == "wished\n"

@@ -21,7 +21,6 @@ from lab.cli.parser import main
 from lab.store.stored_run import StoreError
 
 LAB = [sys.executable, "-m", "lab.cli"]
-pytestmark = pytest.mark.timed
 GONE_WITHIN = 3.0  # seconds, from the issue
 
 
@@ -86,6 +85,7 @@ def all_gone(processes: list[psutil.Process]) -> bool:
     return not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
 
 
+@pytest.mark.timed
 def test_ctrl_c_stops_a_run_that_stays_readable() -> None:
     with long_run() as (process, children):
         assert len(children) >= 6  # four ranks, their supervisor, the fork server
@@ -98,6 +98,7 @@ def test_ctrl_c_stops_a_run_that_stays_readable() -> None:
     assert main(["show", "latest"]) == 0
 
 
+@pytest.mark.timed
 def test_a_killed_run_reads_as_killed_and_leaves_nobody() -> None:
     with long_run() as (process, children):
         os.kill(process.pid, signal.SIGKILL)
