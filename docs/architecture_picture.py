@@ -96,18 +96,27 @@ def placed(levels: Mapping[str, int], top: float) -> dict[str, Box]:
     }
 
 
+def arrow(a: Box, b: Box) -> str:
+    """From a room to one that it uses: straight down to the next row, else around the rows between."""
+    if b.y - a.y <= ROW:
+        y, end = a.y + TALL, b.y - 3
+        bend = (end - y) / 2
+        return (
+            f'<path d="M{a.x:.0f},{y:.0f} C{a.x:.0f},{y + bend:.0f} {b.x:.0f},{end - bend:.0f} {b.x:.0f},{end:.0f}"/>'
+        )
+    side = 1 if b.x >= a.x else -1
+    x, end = a.x + side * BOX / 2, b.x + side * (BOX / 2 + 3)
+    out = side * max(side * x, side * end) + side * (30 + (b.y - a.y) / 6)
+    y, to = a.y + TALL / 2, b.y + TALL / 2
+    return f'<path d="M{x:.0f},{y:.0f} C{out:.0f},{y:.0f} {out:.0f},{to:.0f} {end:.0f},{to:.0f}"/>'
+
+
 def drawn(package: str, top: float) -> tuple[str, float]:
     """A package's heading, arrows and boxes from `top` down, and where they end."""
     uses = rooms(package)
     boxes = placed(heights(uses), top + 34)
     parts = [f'<text class="package" x="20" y="{top + 14:.0f}">{package}/</text>']
-    for room, one in sorted(direct(uses)):
-        a, b = boxes[room], boxes[one]
-        y, end = a.y + TALL, b.y - 3
-        bend = (end - y) / 2
-        parts.append(
-            f'<path d="M{a.x:.0f},{y:.0f} C{a.x:.0f},{y + bend:.0f} {b.x:.0f},{end - bend:.0f} {b.x:.0f},{end:.0f}"/>'
-        )
+    parts += [arrow(boxes[room], boxes[one]) for room, one in sorted(direct(uses))]
     for room, box in boxes.items():
         left = box.x - BOX / 2
         parts.append(f'<rect x="{left:.0f}" y="{box.y:.0f}" width="{BOX}" height="{TALL}" rx="6"/>')

@@ -123,7 +123,7 @@ assert idle == sorted(idle) and steps == sorted(steps) and all(run.summary["fits
 # ## All plans
 #
 # There are too many dials to turn by hand. The planner takes every legal plan, drops those that do not fit, estimates
-# the rest in closed form and replays the best. What will it find on 1,024 GPUs of `a100-dgx`?
+# those that might be fastest and replays the best. What will it find on 1,024 GPUs of `a100-dgx`?
 
 # %%
 lab.predict(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.architecture_picture import PICTURE, heights, picture
 from engine import HOME
 
 ROOT = HOME.parent
@@ -35,3 +36,12 @@ def test_each_file_that_a_room_sends_its_reader_to_is_there() -> None:
         text = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
         for name in re.findall(r"`([\w/]+\.(?:py|js))`", text.partition("Start with")[2]):
             assert (room / name).exists() or (ROOT / name).exists(), f"{room}: {name}"
+
+
+def test_the_picture_of_the_architecture_is_that_of_the_code() -> None:
+    assert PICTURE.read_text(encoding="utf-8") == picture(), "run `python -m docs.architecture_picture`"
+
+
+def test_rooms_that_use_each_other_are_told() -> None:
+    with pytest.raises(ValueError, match="a → b → a"):
+        heights({"a": frozenset({"b"}), "b": frozenset({"a"})})

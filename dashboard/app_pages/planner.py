@@ -74,6 +74,7 @@ def _row(one: Candidate) -> dict[str, Any]:
         "How": "replayed" if one.refined else "estimated",
         "MFU, %": 100 * one.mfu,
         "GB a GPU": one.bytes / 1e9,
+        "Schedule": p.schedule if p.pp > 1 else "",
         "Chunks": p.chunks,
         "ZeRO": p.zero,
         "Micro-batch": one.job.microbatch_size,
@@ -81,6 +82,7 @@ def _row(one: Candidate) -> dict[str, Any]:
         "SP": one.job.scatters_sequence,
         "Recompute": p.recompute,
         "Idle, %": 100 * one.bubble,
+        "Idle GPUs": one.idle_gpus,
     }
 
 

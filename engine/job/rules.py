@@ -25,6 +25,11 @@ def check(job: Job) -> None:
         raise JobRefused(complaint)
 
 
+def is_legal(job: Job) -> bool:
+    """Whether the job breaks no rule."""
+    return next(_complaints(job), None) is None
+
+
 def check_ranks(job: Job) -> None:
     """Raises `JobRefused` for more ranks than can be simulated."""
     if job.world_size > MAX_RANKS:

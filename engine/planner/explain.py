@@ -24,7 +24,7 @@ _CATEGORY_WORDS = {
 
 
 def sentences(found: Search, cluster: Cluster) -> tuple[str, ...]:
-    """The winner, the nearest loser for each knob, what does not fit, and idle GPUs."""
+    """The winner, the nearest loser for each knob, what does not fit, idle GPUs, and how many might be faster yet."""
     best = found.winner
     out = [_winner(best, cluster)]
     said: set[Job] = set()
@@ -32,8 +32,15 @@ def sentences(found: Search, cluster: Cluster) -> tuple[str, ...]:
         out += [] if other.job in said else [_loser(knob, best, other, cluster)]
         said.add(other.job)  # the nearest plan of another knob may be the same
     out += [_dropped(one.count, one.category, one.over, one.example, found.limit_bytes) for one in found.dropped]
-    if found.idle_gpus:
+    if found.full:
+        out.append(_on_purpose(best, found.full, found.gpus))
+    elif found.idle_gpus:
         out.append(idle_note(best.job, found.gpus, best.job.plan.tp, best.job.plan.pp, found.gpus - found.idle_gpus))
+    if found.unsure:
+        out.append(
+            f"{found.unsure:,} of the {found.fitting:,} plans that fit were not estimated and might be faster: their"
+            " bound, which counts little but computing, is below the fastest estimate."
+        )
     return tuple(out)
 
 
@@ -51,7 +58,7 @@ def name_of(job: Job) -> str:
 
 def _winner(best: Candidate, cluster: Cluster) -> str:
     shares = sorted(best.components.items(), key=lambda item: -item[1])
-    most = ", ".join(f"{PART_WORDS[name]} {value / best.estimate:.1%}" for name, value in shares[:4])
+    most = ", ".join(f"{PART_WORDS[name]} {value / best.estimate:.1%}" for name, value in shares[:4] if value)
     return (
         f"Fastest: {name_of(best.job)}: {best.seconds:.3g} s a step, {best.mfu:.0%} of the peak of {cluster.name};"
         f" of its time {most}."
@@ -128,6 +135,13 @@ _REASONS: dict[str, Callable[[Job, Cluster, Candidate], str]] = {
 def crosses_nodes(job: Job, cluster: Cluster) -> bool:
     """Whether any tensor group spans nodes."""
     return any(len({cluster.node_of(rank) for rank in group}) > 1 for group in mesh_of(job).groups("tp"))
+
+
+def _on_purpose(best: Candidate, full: Candidate, gpus: int) -> str:
+    idle = f"{best.idle_gpus} of {gpus} GPUs {'stands' if best.idle_gpus == 1 else 'stand'} idle, and it is faster so"
+    using = "all" if not full.idle_gpus else f"{gpus - full.idle_gpus}"
+    longer = full.estimate / best.estimate - 1
+    return f"{idle}: the fastest plan that uses {using}, {name_of(full.job)}, takes {longer:.1%} longer."
 
 
 def _dropped(count: int, category: str, over: int, example: Job, limit: int) -> str:

@@ -1,7 +1,8 @@
 """Every legal plan of a job on n GPUs: which shapes there are, and which variants each shape has.
 
-What is legal says `engine.job.rules.check`; the same rules are written here as ranges, so that no plan has to be tried.
-Settings that would change nothing (ZeRO with dp=1, sequence parallelism with tp=1) are left out.
+What is legal says `engine.job.rules`, asked once for every tensor degree and every pipeline and not for every plan,
+since its rules tie no more knobs together than these. Settings that would change nothing (ZeRO with dp=1, sequence
+parallelism with tp=1) or would have nothing to order (a schedule with pp=1) are left out.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.job.job import Job, Recompute
-from engine.job.rules import MAX_LAYER_RUNS
+from engine.job.job import Job, Plan, Recompute
+from engine.job.rules import is_legal
+from engine.job.schedules import SCHEDULES
 
 Numbers = NDArray[np.int64]
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
-SEARCHED: tuple[str, ...] = ("1f1b", "interleaved")
-"""Schedules that a search tries. Others of `pipeline_time.PIPELINE_SECONDS` can be asked for by name."""
 KNOBS = ("dp", "tp", "pp", "schedule", "chunks", "zero", "microbatches", "sequence_parallel", "recompute")
 """Options that a search tries unless they are fixed; all others are as the job has them."""
 
@@ -70,8 +72,11 @@ class Variants:
     def __len__(self) -> int:
         return len(self.zero)
 
-    def where(self, chosen: NDArray[np.bool_]) -> Variants:
+    def where(self, chosen: NDArray[np.bool_] | Numbers) -> Variants:
         return Variants(*(getattr(self, field.name)[chosen] for field in dataclasses.fields(self)))
+
+
+Legal = list[tuple[Shape, Variants]]
 
 
 def divisors(n: int) -> list[int]:
@@ -82,49 +87,69 @@ def divisors(n: int) -> list[int]:
 
 def shapes(space: Space, ranks: int) -> Iterator[Shape]:
     """The legal shapes of exactly `ranks` ranks."""
-    model, batch = space.job.model, space.job.training.batch
+    batch = space.job.training.batch
     for tp in space.among("tp", divisors(ranks)):
-        if model.heads % tp or (_demands_scatter(space) and model.seq % tp):
+        if not any(_splits(space, tp, scatter) for scatter in _scatters(space, tp)):
             continue
         for pp in space.among("pp", divisors(ranks // tp)):
             for dp in space.among("dp", [ranks // tp // pp]):
                 if batch % dp == 0:
-                    yield from _pipelines(space, dp, tp, pp)
+                    yield from (Shape(dp, tp, pp, *way) for way in pipelines(space, pp, batch // dp))
 
 
-def _demands_scatter(space: Space) -> bool:
-    return "sequence_parallel" in space.fixed and space.job.plan.sequence_parallel
+def _scatters(space: Space, tp: int) -> list[bool]:
+    """Sequence parallelism off, and on where there is a tensor group."""
+    wanted = space.job.plan.sequence_parallel
+    return [value for value in (False, True)[: min(tp, 2)] if "sequence_parallel" not in space.fixed or value == wanted]
 
 
-def _pipelines(space: Space, dp: int, tp: int, pp: int) -> Iterator[Shape]:
-    plan, layers = space.job.plan, space.job.model.layers
-    for schedule in (plan.schedule,) if "schedule" in space.fixed else SEARCHED:
-        several = schedule == "interleaved"
-        if several and pp == 1:
-            continue
-        for chunks in space.among("chunks", range(2, layers // pp + 1) if several else [1]):
-            fits = plan.partition is None or (len(plan.partition) == pp * chunks and sum(plan.partition) == layers)
-            if pp * chunks <= layers and fits:
-                shape = Shape(dp, tp, pp, schedule, chunks)
-                if microbatch_counts(space, shape):
-                    yield shape
+@lru_cache(maxsize=4096)
+def _splits(space: Space, tp: int, scatter: bool) -> bool:
+    return _legal(space.job, tp=tp, sequence_parallel=scatter)
 
 
-def microbatch_counts(space: Space, shape: Shape) -> list[int]:
+@lru_cache(maxsize=4096)
+def pipelines(space: Space, pp: int, batch: int) -> tuple[tuple[str, int], ...]:
+    """(schedule, chunks) of the pipelines of `pp` ranks that a replica with so many sequences can run."""
+    most = max(space.job.model.layers // pp, 1)
+    return tuple(
+        (schedule, chunks)
+        for schedule in ((space.job.plan.schedule,) if "schedule" in space.fixed else searched(pp))
+        for chunks in space.among("chunks", range(1, most + 1))
+        if SCHEDULES[schedule].fitting_chunks(chunks) == chunks and _counts(space, pp, schedule, chunks, batch)
+    )
+
+
+def searched(pp: int) -> tuple[str, ...]:
+    """Every schedule; with one pipeline rank, where there are no turns to take, the default alone."""
+    return SCHEDULES.names if pp > 1 else (Plan.schedule,)
+
+
+@lru_cache(maxsize=65536)
+def _counts(space: Space, pp: int, schedule: str, chunks: int, batch: int) -> tuple[int, ...]:
+    """Numbers of micro-batches into which such a pipeline can cut `batch` sequences."""
+    settings = {"pp": pp, "schedule": schedule, "chunks": chunks}
+    cuts = space.among("microbatches", divisors(batch))
+    return tuple(m for m in cuts if _legal(space.job, **settings, microbatches=m))
+
+
+def _legal(job: Job, **settings: Any) -> bool:
+    """Whether the engine's own rules take a plan with these settings, everything else being as simple as it can be."""
+    plan = Plan(**{"microbatches": 1, "partition": job.plan.partition if "pp" in settings else None, **settings})
+    training = dataclasses.replace(job.training, batch=plan.microbatches)
+    return is_legal(dataclasses.replace(job, plan=plan, training=training))
+
+
+def microbatch_counts(space: Space, shape: Shape) -> tuple[int, ...]:
     """The legal numbers of micro-batches."""
-    job = space.job
-    legal = [m for m in divisors(job.training.batch // shape.dp) if job.model.layers * m <= MAX_LAYER_RUNS]
-    return space.among("microbatches", [m for m in legal if shape.schedule != "interleaved" or m % shape.pp == 0])
+    return _counts(space, shape.pp, shape.schedule, shape.chunks, space.job.training.batch // shape.dp)
 
 
 def variants(space: Space, shape: Shape) -> Variants:
     """All legal plans of a shape."""
     plan = space.job.plan
     stages = [0] if shape.dp == 1 else space.among("zero", range(4))
-    scatter = [0]
-    if shape.tp > 1:
-        legal = (0, 1) if space.job.model.seq % shape.tp == 0 else (0,)
-        scatter = [int(plan.sequence_parallel)] if "sequence_parallel" in space.fixed else list(legal)
+    scatter = [int(value) for value in _scatters(space, shape.tp) if _splits(space, shape.tp, value)] or [0]
     again = [RECOMPUTES.index(plan.recompute)] if "recompute" in space.fixed else list(range(3))
     grid = np.meshgrid(microbatch_counts(space, shape), stages, scatter, again, indexing="ij")
     return Variants(*(np.asarray(axis.ravel(), np.int64) for axis in grid))
@@ -153,3 +178,10 @@ def split(job: Job) -> tuple[Space, Shape, Variants]:
     shape = Shape(plan.dp, plan.tp, plan.pp, plan.schedule, plan.chunks)
     columns = (plan.microbatches, job.effective_zero, int(job.scatters_sequence), RECOMPUTES.index(plan.recompute))
     return Space(job, frozenset(KNOBS)), shape, Variants(*(np.array([value], np.int64) for value in columns))
+
+
+def walked(m: int, pp: int, most: int = 5) -> tuple[int, ...]:
+    """The numbers of micro-batches to look at for m of them: m itself, at most `most` rounds of the pipeline, or else
+    two and three rounds and what is left of m: every further round is like the last one."""
+    over = m % pp
+    return (m,) if m <= most * pp else (2 * pp + over, 3 * pp + over)

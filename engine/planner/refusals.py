@@ -12,9 +12,7 @@ from engine.job.job import Job, Model, Plan
 from engine.job.rules import check
 from engine.planner.estimate.estimate import Estimator
 from engine.planner.estimate.memory import CATEGORIES, peaks
-from engine.planner.estimate.pipeline_time import PIPELINE_SECONDS
-from engine.planner.plans import KNOBS, Space, job_of, shapes, variants
-from engine.planner.table import Legal
+from engine.planner.plans import KNOBS, Legal, Space, job_of, shapes, variants
 
 MAX_GPUS, MAX_BATCH = 32_768, 1_000_000
 RESERVED = 0.05
@@ -32,12 +30,7 @@ def check_gpus(cluster: Cluster, gpus: int) -> None:
 
 
 def check_model(space: Space) -> None:
-    """Raises `JobRefused` for a model, training or ZeRO stage that no plan can save, or a schedule not planned for."""
-    if space.job.plan.schedule not in PIPELINE_SECONDS and "schedule" in space.fixed:
-        raise JobRefused(
-            f"schedule={space.job.plan.schedule} is not planned for: use {', '.join(PIPELINE_SECONDS)}, or"
-            " `lab simulate` with that schedule."
-        )
+    """Raises `JobRefused` for a model, training or ZeRO stage that no plan can save."""
     if space.job.model.family != Model.family:
         raise JobRefused(
             f"family={space.job.model.family} is not planned for: use family={Model.family}, or `lab simulate`."

@@ -12,7 +12,8 @@ from engine.planner.table import Dropped
 class Candidate:
     """A plan that fits. memory: bytes by category on the pipeline rank that holds most. components: seconds by PARTS of
     the estimate. refined: whether `seconds` is the replay's, and `bytes` the exact peak of
-    `engine.prediction.peak_memory`."""
+    `engine.prediction.peak_memory`. idle_gpus: of those that were asked for, how many it does not use; `mfu` is of
+    those that it does."""
 
     job: Job
     seconds: float
@@ -22,10 +23,11 @@ class Candidate:
     bytes: int
     components: dict[str, float]
     refined: bool = False
+    idle_gpus: int = 0
 
     @property
     def estimate(self) -> float:
-        """Seconds in closed form, before any replay."""
+        """Seconds before any replay."""
         return sum(self.components.values())
 
     @property
@@ -39,8 +41,11 @@ class Search:
     """What a search found.
 
     ranked: the best plans that fit, those replayed before the others, each fastest first. nearest: by knob, the plan
-    that differs from the winner in it and as little as possible else. legal, fitting: how many plans there were.
-    limit_bytes: memory of a device, less the reserve. terms: the convention in which model state is counted.
+    that differs from the winner in it and as little as possible else; it uses as many GPUs as any plan can. legal,
+    fitting: how many plans of so many GPUs there were. limit_bytes: memory of a device, less the reserve. terms: the
+    convention in which model state is counted. estimated: of how many of those that fit the step was estimated; all
+    others take longer by a bound, but for `unsure` of them, whose bound is below the fastest estimate. idle_gpus: of
+    the winner. full: where that leaves GPUs idle, the fastest plan that uses as many as any can.
     """
 
     ranked: tuple[Candidate, ...]
@@ -53,6 +58,9 @@ class Search:
     limit_bytes: int
     terms: str
     sentences: tuple[str, ...] = ()
+    estimated: int = 0
+    unsure: int = 0
+    full: Candidate | None = None
 
     @property
     def winner(self) -> Candidate:

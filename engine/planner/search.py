@@ -1,18 +1,20 @@
 """The planner: of all legal plans of a model on n GPUs, which fit, and which of these is fastest?
 
-Every plan is estimated in closed form (`engine.planner.estimate.memory`, `.estimate`); the best few are then replayed
+Of every plan is told what it holds (`engine.planner.estimate.memory`) and how long it takes at least; those that might
+be among the fastest are estimated (`engine.planner.estimate.estimate`), and the best few of these are replayed
 (`engine.prediction.simulate`), and ranked again by what the replay says.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from pathlib import Path
-
-import numpy as np
 
 from engine.cluster.cluster import Cluster
 from engine.cluster.roofline import peak_flops
@@ -20,17 +22,18 @@ from engine.job.job import Job
 from engine.planner.estimate.estimate import PARTS, Estimator
 from engine.planner.estimate.memory import CATEGORIES
 from engine.planner.explain import sentences
-from engine.planner.plans import Space, shapes, variants
+from engine.planner.fewer import fewer_ranks
+from engine.planner.plans import Legal, Space, shapes, variants
 from engine.planner.refusals import check_gpus, check_model, reserve_of, why_empty, why_unfit
 from engine.planner.result import Candidate, Search
-from engine.planner.table import Legal, PlanTable, fitting
+from engine.planner.table import EFFORT, PlanTable, fitting
 from engine.prediction.formulas import model_flops
 from engine.prediction.peak_memory import predicted_memory
 from engine.prediction.published_models import Preset, preset
 from engine.prediction.simulate import simulate
 
-KEPT = 100
-"""Plans that a search hands back as jobs, best first."""
+KEPT = 20
+"""Plans that a search hands back as jobs at most, best first."""
 
 
 def search(
@@ -48,8 +51,8 @@ def search(
     fixed: job options that keep these values, degrees and knobs included; the other options of the plan are searched
     if they are among `planning.plans.KNOBS`, else as the job has them. reserve_bytes: of each device's memory, kept
     free; default: `planning.refusals.RESERVED` of it. refine: how many of the best are replayed. kept: a folder in
-    which what was executed is kept (`engine.prediction.op_templates.template_cache`). All GPUs are used unless no legal
-    plan can.
+    which what was executed is kept (`engine.prediction.op_templates.template_cache`). Plans that leave GPUs idle are
+    offered where they are faster than all that use as many as any plan can.
 
     Raises `JobRefused` in one sentence: an option that is wrong, no legal plan, a cluster too small, or a model that
     fits nowhere.
@@ -57,20 +60,69 @@ def search(
     space = Space.of(_job(preset_or_job), fixed or {})
     check_gpus(cluster, gpus)
     check_model(space)
-    ranks, legal = most_ranks(space, gpus)
-    limit = reserve_of(cluster, ranks, reserve_bytes)
-    estimator = Estimator(space, cluster, ranks, sorted({shape.tp for shape, _ in legal}), kept)
-    table, dropped = fitting(estimator, legal, limit)
-    if not len(table):
-        raise why_unfit(estimator, legal, limit)
-    best = np.argsort(table.seconds, kind="stable")[:KEPT].tolist()
-    ranked = _ranked([_candidate(table, i) for i in best], cluster, refine, limit, kept)
-    winner = next(i for i in best if table.job(i) == ranked[0].job)
+    with _paused_collector():
+        ranks, legal = most_ranks(space, gpus)
+        limit = reserve_of(cluster, ranks, reserve_bytes)
+        estimator = Estimator(space, cluster, ranks, sorted({shape.tp for shape, _ in legal}), kept)
+        table, dropped = fitting(estimator, legal, limit)
+        if not len(table):
+            raise why_unfit(estimator, legal, limit)
+        best = [_Place(table, i) for i in table.best(KEPT)]
+        best += _with_idle(best[0].seconds, estimator, gpus, limit)
+        best = sorted(best, key=lambda place: place.seconds)[:KEPT]
+        ranked = _ranked([_candidate(place, gpus) for place in best], cluster, refine, limit, kept)
+        winner = next(place for place in best if place.job == ranked[0].job)
+        knobs = winner.table.knobs[winner.i]
+        nearest = {knob: _candidate(_Place(table, i), gpus) for knob, i in table.nearest(knobs).items()}
     found = Search(
-        ranked, {knob: _candidate(table, i) for knob, i in table.nearest(winner).items()}, dropped,
-        sum(len(many) for _, many in legal), len(table), gpus, gpus - ranks, limit, space.job.precision.terms(),
+        ranked, nearest, dropped, sum(len(many) for _, many in legal), len(table), gpus, ranked[0].idle_gpus, limit,
+        space.job.precision.terms(), estimated=table.estimated, unsure=table.unsure(best[0].seconds),
+        full=None if winner.table is table else _candidate(_Place(table, table.best(1)[0]), gpus),
     )  # fmt: skip
     return dataclasses.replace(found, sentences=sentences(found, cluster))
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """An estimated plan of a table."""
+
+    table: PlanTable
+    i: int
+
+    @property
+    def seconds(self) -> float:
+        return float(self.table.parts[:, self.i].sum())
+
+    @property
+    def job(self) -> Job:
+        return self.table.job(self.i)
+
+
+def _with_idle(seconds: float, estimator: Estimator, gpus: int, limit: int) -> list[_Place]:
+    """Plans on fewer GPUs that take less than `seconds`."""
+    found: list[_Place] = []
+    for ranks, legal in fewer_ranks(estimator, gpus, estimator.places.world, seconds).items():
+        smaller = Estimator(estimator.space, estimator.cluster, ranks, (), estimator.kept)
+        smaller.units = estimator.units  # what has been executed holds for any number of ranks
+        bounds = [smaller.bound(shape, many) < seconds for shape, many in legal]
+        hopeful = [(shape, many.where(may)) for (shape, many), may in zip(legal, bounds, strict=True) if may.any()]
+        table, _ = fitting(smaller, hopeful, limit)
+        found += [_Place(table, i) for i in table.best(KEPT, below=seconds, effort=EFFORT // 10)]
+        seconds = min([seconds, *(place.seconds for place in found)])
+    return found
+
+
+@contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Without garbage collection: it would go through all of torch's objects again and again for the many small ones
+    that a search makes, none of which is garbage before its end."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _job(preset_or_job: str | Preset | Job) -> Job:
@@ -90,10 +142,11 @@ def most_ranks(space: Space, gpus: int) -> tuple[int, Legal]:
     raise why_empty(space, gpus)
 
 
-def _candidate(table: PlanTable, i: int) -> Candidate:
+def _candidate(place: _Place, gpus: int) -> Candidate:
+    table, i, job = place.table, place.i, place.job
     memory = dict(zip(CATEGORIES, table.memory[:, i].tolist(), strict=True))
     parts = dict(zip(PARTS, table.parts[:, i].tolist(), strict=True))
-    one = Candidate(table.job(i), 0.0, 0.0, 0.0, memory, sum(memory.values()), parts)
+    one = Candidate(job, 0.0, 0.0, 0.0, memory, sum(memory.values()), parts, idle_gpus=gpus - job.world_size)
     return _timed(one, table.estimator.cluster, one.estimate)
 
 

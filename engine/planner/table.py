@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +12,16 @@ from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
 from engine.planner.estimate.estimate import PARTS, Estimator
 from engine.planner.estimate.memory import CATEGORIES, peaks
-from engine.planner.plans import Shape, Variants, job_of
+from engine.planner.plans import Legal, Shape, Variants, job_of
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Legal = list[tuple[Shape, Variants]]
 COLUMNS = ("tp", "pp", "schedule", "chunks", "zero", "microbatch size", "sequence_parallel", "recompute")
 """Knobs that say which plan it is; dp and the number of micro-batches follow from them."""
+AT_ONCE = 8
+"""Plans that are estimated together at most."""
+EFFORT = 60_000
+"""Events of programs that a search looks at, some ten microseconds each."""
 
 
 @dataclass(frozen=True)
@@ -33,43 +37,87 @@ class Dropped:
 
 @dataclass(frozen=True, eq=False)
 class PlanTable:
-    """knobs: [plans, COLUMNS]. memory: [CATEGORIES, plans]. parts: [PARTS, plans]. where: (shape, variant) of each."""
+    """knobs: [plans, COLUMNS]. memory: [CATEGORIES, plans]. bound: [plans], seconds that a step takes at least.
+    parts: [PARTS, plans], NaN until a plan is estimated. where: (shape, variant) of each."""
 
     estimator: Estimator
     shapes: Legal
     where: Numbers
     knobs: Numbers
     memory: Numbers
+    bound: Floats
     parts: Floats
 
     def __len__(self) -> int:
         return len(self.where)
-
-    @property
-    def seconds(self) -> Floats:
-        return np.asarray(self.parts.sum(axis=0))
 
     def job(self, i: int) -> Job:
         at, variant = self.where[i].tolist()
         shape, many = self.shapes[at]
         return job_of(self.estimator.space, shape, many, variant)
 
-    def nearest(self, i: int) -> dict[str, int]:
-        """By knob, the plan that has another value of it and differs from plan `i` in as few others as there can be;
-        of several the fastest. A knob that no other plan turns is left out."""
-        same = self.knobs == self.knobs[i]
-        seconds, found = self.seconds, {}
+    def best(
+        self,
+        count: int,
+        among: Numbers | None = None,
+        below: float = math.inf,
+        effort: int = EFFORT,
+        step: int = AT_ONCE,
+    ) -> list[int]:
+        """The fastest plans, at most `count` of those that take less than `below` seconds, the fastest first.
+
+        Plans are estimated in the order of their bounds, until no other can be among so many, or until the programs
+        looked at have `effort` events. `unsure` says how many might then still be faster.
+        """
+        chosen = np.arange(len(self)) if among is None else among
+        chosen = chosen[np.argsort(self.bound[chosen], kind="stable")]
+        most = self.estimator.events + effort
+        while len(left := self._open(chosen, count, below)) and self.estimator.events < most:
+            self._estimate(left[:step])
+        seconds = self.parts[:, chosen].sum(axis=0)
+        order = np.argsort(np.where(np.isnan(seconds), math.inf, seconds), kind="stable")[:count]
+        return [int(i) for i in chosen[order] if self.parts[:, i].sum() < below]
+
+    @property
+    def estimated(self) -> int:
+        return int((~np.isnan(self.parts[0])).sum())
+
+    def unsure(self, seconds: float) -> int:
+        """How many plans that are not estimated might take less than so many seconds."""
+        return len(self._open(np.arange(len(self)), 1, seconds))
+
+    def _open(self, chosen: Numbers, count: int, below: float) -> Numbers:
+        """Those of the chosen plans that are not estimated and might be among the `count` fastest."""
+        seconds = self.parts[:, chosen].sum(axis=0)
+        known = np.sort(seconds[~np.isnan(seconds)])
+        limit = min(known[count - 1] if len(known) >= count else math.inf, below)
+        return np.asarray(chosen[np.isnan(seconds) & (self.bound[chosen] < limit)])
+
+    def _estimate(self, these: Numbers) -> None:
+        """Fills in the parts of some plans."""
+        by_shape = [these[self.where[these, 0] == at] for at in np.unique(self.where[these, 0])]
+        plans = []
+        for mine in by_shape:
+            shape, many = self.shapes[self.where[mine[0], 0]]
+            plans.append((shape, many.where(self.where[mine, 1])))
+        for mine, found in zip(by_shape, self.estimator.parts(plans), strict=True):
+            self.parts[:, mine] = found
+
+    def nearest(self, knobs: Numbers) -> dict[str, int]:
+        """By knob, the plan that has another value of it than `knobs` and differs in as few others as there can be; of
+        several the fastest. A knob that no other plan turns is left out."""
+        same = self.knobs == knobs
+        found = {}
         for k, name in enumerate(COLUMNS):
             others = np.flatnonzero(~same[:, k])
             if len(others):
                 changed = (~same[others]).sum(axis=1)
-                close = others[changed == changed.min()]
-                found[name] = int(close[seconds[close].argmin()])
+                found[name] = self.best(1, others[changed == changed.min()], effort=EFFORT // 20, step=1)[0]
         return found
 
 
 def fitting(estimator: Estimator, legal: Legal, limit: int) -> tuple[PlanTable, tuple[Dropped, ...]]:
-    """The plans whose peak is at most `limit` bytes, estimated; and those that are not, by what is too much."""
+    """The plans whose peak is at most `limit` bytes; and those whose is not, by what is too much."""
     kept, memory, lost = [], [], _Lost(estimator, limit)
     for shape, many in legal:
         held = peaks(estimator.space, shape, many, estimator.unit_sizes(shape.tp))
@@ -80,13 +128,15 @@ def fitting(estimator: Estimator, legal: Legal, limit: int) -> tuple[PlanTable, 
             memory.append(held[:, fits])
     if not kept:
         none = np.empty((0, len(COLUMNS)), np.int64)
-        return PlanTable(estimator, [], none[:, :2], none, none.T, np.empty((len(PARTS), 0))), lost.dropped()
+        return PlanTable(
+            estimator, [], none[:, :2], none, none.T, np.empty(0), np.empty((len(PARTS), 0))
+        ), lost.dropped()
     where = [np.stack([np.full(len(many), i), np.arange(len(many))], axis=1) for i, (_, many) in enumerate(kept)]
     knobs = [_knobs(estimator, shape, many) for shape, many in kept]
-    parts = [estimator.parts(shape, many) for shape, many in kept]
+    bound = np.concatenate([estimator.bound(shape, many) for shape, many in kept])
     whole = PlanTable(
-        estimator, kept, np.concatenate(where), np.concatenate(knobs), np.concatenate(memory, axis=1),
-        np.concatenate(parts, axis=1),
+        estimator, kept, np.concatenate(where), np.concatenate(knobs), np.concatenate(memory, axis=1), bound,
+        np.full((len(PARTS), len(bound)), np.nan),
     )  # fmt: skip
     return whole, lost.dropped()
 

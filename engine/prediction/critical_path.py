@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.prediction.replay.rendezvous import meetings
-from engine.prediction.replay.rows import StepRows, step_rows, step_to_show
+from engine.prediction.replay.rows import StepRows
+from engine.prediction.replay.steps import step_rows, step_to_show
 from engine.recording.tables import Recording
 
 What = Literal["compute", "communication", "idle"]

@@ -18,6 +18,8 @@ from engine.program.passes.recompute import recompute_before_backward
 from engine.program.passes.reductions import bound_in_flight, finish, reduce_after_backward
 from engine.program.program import Action, Lanes, Program
 
+Expand = Callable[[Lanes, Sequence[Sequence[str]]], Lanes]
+
 
 @dataclass(frozen=True)
 class LanePass:
@@ -39,11 +41,14 @@ def _compiled(job: Job, passes: tuple[str, ...]) -> Program:
     return compile_lanes(job, SCHEDULES[plan.schedule].order(plan.pp, plan.microbatches, plan.chunks))
 
 
-def compile_lanes(job: Job, lanes: Lanes) -> Program:
-    """The program of one step of `job` with the stage-level order in `lanes` in place of the schedule's."""
+def compile_lanes(job: Job, lanes: Lanes, expand: Expand = expand_units) -> Program:
+    """The program of one step of `job` with the stage-level order in `lanes` in place of the schedule's.
+
+    expand: puts units in the place of stages; the planner's leaves most of them together.
+    """
     dealt = stages(job)
     home = [stage_lane(job.plan, s) for s in range(len(dealt))]
-    lanes = expand_units(add_messages(lanes, home, early=job.plan.overlap), dealt)
+    lanes = expand(add_messages(lanes, home, early=job.plan.overlap), dealt)
     lanes = recompute_before_backward(lanes, partial(recomputes, job))
     return Program(tuple(tuple(_with_passes(job, z, lane)) for z, lane in enumerate(lanes)))
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.job.mesh import Mesh
-from engine.program.kinds import names_where
+from engine.prediction.replay.rows import StepRows
 from engine.recording.tables import Recording
-from lab.analysis.step.step_ops import StepOps, step_ops
+from lab.analysis.step.step_ops import step_ops
 from lab.wording import axis_order
 
 
@@ -45,9 +45,8 @@ def communication(recording: Recording, mesh: Mesh, step: int) -> list[Communica
     return rows
 
 
-def _operation(ops: StepOps) -> NDArray[np.object_]:
-    messages = names_where(lambda kind: kind.moves == "message")
-    return np.asarray(np.where(ops.among("kind", messages), ops.kind, ops.op), object)
+def _operation(ops: StepRows) -> NDArray[np.object_]:
+    return np.asarray(np.where(ops.is_message, ops.kind, ops.op), object)
 
 
 def communication_matrix(recording: Recording, step: int, world_size: int | None = None) -> NDArray[np.int64]:
@@ -67,10 +66,9 @@ def bytes_between(recording: Recording, step: int) -> dict[tuple[int, int], int]
     """(from, to) → logical bytes of a step, of the recorded ranks; see `communication_matrix`."""
     ops = step_ops(recording, step)
     found: Counter[tuple[int, int]] = Counter()
-    sends = ops.among("kind", names_where(lambda kind: kind.sends))
-    receives = ops.among("kind", names_where(lambda kind: kind.receives))
-    for row in np.flatnonzero(~ops.on_compute & ~receives & (ops.logical > 0)).tolist():
+    received = ops.is_message & ~ops.is_send
+    for row in np.flatnonzero(~ops.on_compute & ~received & (ops.logical > 0)).tolist():
         rank, peers = int(ops.rank[row]), ops.peers[row]
         next_in_ring = peers[(peers.index(rank) + 1) % len(peers)]
-        found[rank, ops.other_end(row) if sends[row] else next_in_ring] += int(ops.logical[row])
+        found[rank, ops.other_end(row) if ops.is_send[row] else next_in_ring] += int(ops.logical[row])
     return dict(found)

@@ -10,7 +10,6 @@ from engine.cluster.operations import COPY
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.prediction.formulas import predicted_communication
-from engine.program.kinds import names_where
 from engine.recording.tables import Recording
 from lab.analysis.step.step_ops import step_ops
 from lab.wording import axis_order
@@ -32,7 +31,7 @@ def ledger(recording: Recording, job: Job, step: int, rank: int = 0) -> list[Led
     """The rows of `rank`, or of the one that stands for it, in the order dp, tp, pp, tie, world."""
     ops = step_ops(recording, step)
     mine = np.flatnonzero(~ops.on_compute & (ops.rank == ops.recorded(rank)))
-    named = np.where(ops.among("kind", names_where(lambda kind: kind.moves == "message")), ops.kind, ops.op)
+    named = np.where(ops.is_message, ops.kind, ops.op)
     predicted = predicted_communication(job, mesh_of(job).coordinate(rank).pp)
     rows: list[LedgerRow] = []
     for axis in axis_order():

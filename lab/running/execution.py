@@ -207,6 +207,7 @@ class Execution:
 
     def _finish(self) -> StoredRun:
         self._notify("finishing")
+        assert self.reference is not None or not self.parity, "the ranks compared with a reference that nobody heard of"
         resident, fingerprints = self._of_each_rank("rss_bytes"), self._of_each_rank("fingerprint")
         return self._keep(replace(self.info, status="finished", resident_bytes=resident, fingerprints=fingerprints))
 
@@ -273,12 +274,16 @@ class Execution:
     def _outcome(self) -> Outcome:
         from lab.store.summary import Outcome
 
-        def worst(name: str) -> float | None:
-            found = [report[name] for report in self.finished.values() if report.get(name) is not None]
-            return max(found, key=lambda x: (math.isnan(x), x)) if found else None
-
         whole = len(self.metrics) == self.job.training.steps
         reference = self.reference if whole and len(self.finished) == self.job.world_size else None
+
+        def worst(name: str) -> float | None:
+            """NaN if any rank says so, or says nothing: the weights of one rank do not speak for another's."""
+            if reference is None:
+                return None
+            told = [report.get(name) for report in self.finished.values()]
+            return max((math.nan if x is None else x for x in told), key=lambda x: (math.isnan(x), x))
+
         return Outcome(
             reference_losses=None if reference is None else reference["losses"],
             reference_grad_norms=None if reference is None else reference["grad_norms"],

@@ -57,6 +57,7 @@ def _candidate(one: Candidate) -> dict[str, Any]:
     return _plan(one.job) | {
         "seconds": one.seconds, "mfu": one.mfu, "tokens_per_second": one.tokens_per_second, "bytes": one.bytes,
         "memory": one.memory, "components": one.components, "bubble": one.bubble, "replayed": one.refined,
+        "idle_gpus": one.idle_gpus,
     }  # fmt: skip
 
 

@@ -84,11 +84,17 @@ def step_rows(recording: Recording) -> list[Row]:
 
 
 def parity(steps: Sequence[Row], outcome: Outcome) -> Row:
-    """The verdict and the differences it rests on; all null if there was nothing to compare with."""
+    """The verdict and the differences it rests on; all null if there was nothing to compare with.
+
+    With a reference, a difference that is NaN or that nobody stated passes no more than a large one.
+    """
     losses, norms = outcome.reference_losses, outcome.reference_grad_norms
-    absolute, relative = outcome.param_max_abs_diff, outcome.param_max_rel_diff
-    if losses is None or norms is None or absolute is None or relative is None:
+    if losses is None and norms is None:
         return dict.fromkeys(("passed", "loss_max_abs_diff", "grad_norm_max_rel_diff", "param_max_abs_diff"))
+    assert losses is not None and norms is not None, "a reference has both"
+    absolute, relative = (
+        math.nan if value is None else value for value in (outcome.param_max_abs_diff, outcome.param_max_rel_diff)
+    )
     ours = [step["loss"] for step in steps]
     loss_relative = _largest(_relative(a, b) for a, b in zip(ours, losses, strict=True))
     norm_relative = _largest(_relative(s["grad_norm"], b) for s, b in zip(steps, norms, strict=True))
@@ -102,9 +108,10 @@ def parity(steps: Sequence[Row], outcome: Outcome) -> Row:
 
 
 def _relative(value: float, reference: float) -> float:
-    if value == reference:
+    apart = abs(value - reference)  # NaN between two infinities, which are not equal losses
+    if apart == 0:
         return 0.0
-    return abs(value - reference) / abs(reference) if reference else math.inf
+    return apart / abs(reference) if reference else math.inf
 
 
 def _largest(values: Any) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from lab.running.execute import run_job
 from lab.store.store import Store
 from lab.views.timeline import module, portable, timeline_data
 from tests.browser.chromium import PATH, QUIET
-from tests.browser.dashboard import Server, Window, end
+from tests.browser.dashboard import Server, Window, clear, end
 from tests.browser.timeline_page import CUBE, PAGE, Open
 from tests.engine.clusters import cluster
 from tests.lab.synthetic import LIFELIKE, synthetic
@@ -42,16 +43,30 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def dashboard(stock: Path) -> Iterator[Server]:
-    """On the stock, for tests that leave it as it is."""
-    server = Server.start(stock)
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The one dashboard of all tests but those that end theirs, or need another."""
+    server = Server.start(tmp_path_factory.mktemp("dashboard") / "runs")
     yield server
     end(server)
 
 
 @pytest.fixture
+def fresh(served: Server) -> Iterator[Server]:
+    """On a store without runs. A test names it before `window`: pages close before the store is emptied."""
+    yield served
+    clear(served)
+
+
+@pytest.fixture
+def dashboard(fresh: Server, stock: Path) -> Server:
+    """On a copy of the stock."""
+    shutil.copytree(stock, fresh.runs, dirs_exist_ok=True)
+    return fresh
+
+
+@pytest.fixture
 def serve() -> Iterator[Callable[[Path], Server]]:
-    """Starts dashboards on a store. A test names it before `window`: pages close before their server ends."""
+    """Starts more dashboards on a store. A test names it before `window`, as above."""
     servers: list[Server] = []
 
     def another(runs: Path) -> Server:
@@ -61,12 +76,6 @@ def serve() -> Iterator[Callable[[Path], Server]]:
     yield another
     for one in servers:
         end(one)
-
-
-@pytest.fixture
-def fresh(serve: Callable[[Path], Server], tmp_path: Path) -> Server:
-    """On a store without runs."""
-    return serve(tmp_path / "runs")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -87,6 +88,20 @@ def end(server: Server) -> None:
     """Ends a server that may have ended, and what else may be left of its store's processes."""
     if server.process.poll() is None:
         server.stop()
+    _end_others(server)
+
+
+def clear(server: Server) -> None:
+    """Ends what may be left of its store's processes, and empties the store. The server goes on."""
+    _end_others(server)
+    for path in server.runs.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _end_others(server: Server) -> None:
     left = server.others()
     for process in left:
         with suppress(psutil.NoSuchProcess):

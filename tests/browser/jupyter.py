@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+import psutil
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, ViewportSize
 
@@ -52,15 +53,29 @@ class Server:
         config.parent.mkdir(parents=True)
         config.write_text(json.dumps(_EXPOSED), encoding="utf-8")
         runs = folder.parent / "runs"
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "SHARDLAB_RUNS": str(runs)}
+        home = str(folder.parent / "home")  # of nobody: what a user has set up must not be needed, nor get in the way
+        environment = os.environ | {"HOME": home, "PYTHONPATH": str(ROOT), "SHARDLAB_RUNS": str(runs)}
         command = [sys.executable, "-m", "lab.cli", "notebooks", "--no-browser", "--json", "--to", str(folder)]
         process = subprocess.Popen(command, cwd=folder.parent, env=environment, text=True, stdout=subprocess.PIPE)
         assert process.stdout is not None
         return cls(process, json.loads(process.stdout.readline())["url"], folder, runs)
 
+    def family(self) -> set[psutil.Process]:
+        """All processes below it: kernels, what they start ranks from, and ranks."""
+        return set(psutil.Process(self.process.pid).children(recursive=True))
+
     def stop(self) -> None:
+        """As Ctrl-C does. Nothing of it is left behind."""
+        family = self.family()
         self.process.send_signal(signal.SIGINT)
         self.process.communicate(timeout=60)
+        assert gone(family)
+
+
+def gone(processes: set[psutil.Process]) -> bool:
+    """Whether they end, within a time for a busy machine."""
+    _, alive = psutil.wait_procs(processes, timeout=20)
+    return alive == []
 
 
 class Lab:

@@ -94,8 +94,8 @@ def test_from_an_empty_store_to_a_comparison_whose_numbers_are_those_of_the_runs
     assert took[2].endswith(verdict) or took[2] == "same"
 
 
-def test_a_link_shows_another_window_the_same_comparison(window: Open, dashboard: Server, stock: Path) -> None:
-    old, new = sorted(path.parent.name for path in stock.glob("*/run.json"))
+def test_a_link_shows_another_window_the_same_comparison(dashboard: Server, window: Open) -> None:
+    old, new = sorted(path.parent.name for path in dashboard.runs.glob("2*/run.json"))
     mine = window(dashboard)
     mine.open("compare", runs=f"{old},{new}")
     mine.choose("Baseline", "ZeRO-3")
@@ -124,8 +124,8 @@ def test_a_link_shows_another_window_the_same_comparison(window: Open, dashboard
     assert "ZeRO-3" in yours.box("Baseline").input_value()
 
 
-def test_a_link_shows_another_window_the_same_rank_and_step(window: Open, dashboard: Server, stock: Path) -> None:
-    old = min(path.parent.name for path in stock.glob("*/run.json"))
+def test_a_link_shows_another_window_the_same_rank_and_step(dashboard: Server, window: Open) -> None:
+    old = min(path.parent.name for path in dashboard.runs.glob("2*/run.json"))
     mine = window(dashboard)
     mine.open("pipeline", run=old)
     mine.choose("Rank", "rank 2")

@@ -7,20 +7,11 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.browser.dashboard import Server, Window, until
 
 Open = Callable[..., Window]
 SCRIPT, BOLD = "<img src=x onerror=alert(1)>", "**x**"
 ALL_COLUMNS = {"width": 2200, "height": 900}
-
-
-@pytest.fixture
-def server(serve: Callable[[Path], Server], stock: Path, tmp_path: Path) -> Server:
-    """On a copy of the stock."""
-    shutil.copytree(stock, tmp_path / "runs")
-    return serve(tmp_path / "runs")
 
 
 def ids(runs: Path) -> list[str]:
@@ -67,8 +58,8 @@ def newest_picked(server: Server, window: Open) -> tuple[Window, str, str]:
     return page, new, old
 
 
-def test_runs_are_named_starred_tagged_filtered_deleted_and_brought_back(server: Server, window: Open) -> None:
-    page, new, old = newest_picked(server, window)
+def test_runs_are_named_starred_tagged_filtered_deleted_and_brought_back(dashboard: Server, window: Open) -> None:
+    page, new, old = newest_picked(dashboard, window)
     page.button("Star").click()
     until(lambda: page.rows()[0].get("★") == "★")
     note(page, "The large one", "talk")
@@ -83,7 +74,7 @@ def test_runs_are_named_starred_tagged_filtered_deleted_and_brought_back(server:
     shown(page, new, old)
     page.page.get_by_text("Starred only").click()
     shown(page, new)
-    again = window(server, viewport=ALL_COLUMNS)
+    again = window(dashboard, viewport=ALL_COLUMNS)
     again.page.goto(page.page.url)
     again.ready()
     shown(again, new)
@@ -93,24 +84,24 @@ def test_runs_are_named_starred_tagged_filtered_deleted_and_brought_back(server:
     page.pick(0)
     page.button("Delete").click()
     shown(page, old)
-    assert not (server.runs / new).exists()
+    assert not (dashboard.runs / new).exists()
     page.button("Undo").click()
     shown(page, new, old)
-    assert (server.runs / new).is_dir() and page.rows()[0]["Name"] == "The large one"
+    assert (dashboard.runs / new).is_dir() and page.rows()[0]["Name"] == "The large one"
 
 
-def test_a_run_that_comes_in_does_not_take_the_place_of_the_chosen_one(server: Server, window: Open) -> None:
-    page, new, old = newest_picked(server, window)
+def test_a_run_that_comes_in_does_not_take_the_place_of_the_chosen_one(dashboard: Server, window: Open) -> None:
+    page, new, old = newest_picked(dashboard, window)
     page.button("Delete").wait_for()
-    newest = comes_in(server.runs, old, "2199-01-01T00:00:00.000+00:00")
+    newest = comes_in(dashboard.runs, old, "2199-01-01T00:00:00.000+00:00")
     shown(page, newest, new, old)
     until(lambda: [row["chosen"] for row in page.rows()] == ["false", "true", "false"])
     page.button("Delete").click()
     shown(page, newest, old)
 
 
-def test_a_run_is_shown_by_its_name_letter_for_letter_whatever_that_is(server: Server, window: Open) -> None:
-    page, new, old = newest_picked(server, window)
+def test_a_run_is_shown_by_its_name_letter_for_letter_whatever_that_is(dashboard: Server, window: Open) -> None:
+    page, new, old = newest_picked(dashboard, window)
     note(page, SCRIPT)
     until(lambda: page.rows()[0].get("Name") == SCRIPT)
     page.open()
@@ -130,11 +121,11 @@ def test_a_run_is_shown_by_its_name_letter_for_letter_whatever_that_is(server: S
     assert page.page.locator("img[src=x]").count() == 0
 
 
-def test_a_damaged_run_says_so_and_hides_no_other(server: Server, window: Open) -> None:
-    old, new = ids(server.runs)
-    damaged = comes_in(server.runs, old, "2020-01-01T00:00:00.000+00:00")
-    (server.runs / damaged / "run.json").write_text('{"job": ', encoding="utf-8")
-    page = window(server, viewport=ALL_COLUMNS)
+def test_a_damaged_run_says_so_and_hides_no_other(dashboard: Server, window: Open) -> None:
+    old, new = ids(dashboard.runs)
+    damaged = comes_in(dashboard.runs, old, "2020-01-01T00:00:00.000+00:00")
+    (dashboard.runs / damaged / "run.json").write_text('{"job": ', encoding="utf-8")
+    page = window(dashboard, viewport=ALL_COLUMNS)
     page.open()
     shown(page, new, old, damaged)
     assert page.rows()[2]["Status"] == "⚠ corrupt" and page.rows()[2]["Message"].startswith("run.json cannot be read")
@@ -148,8 +139,8 @@ def test_a_damaged_run_says_so_and_hides_no_other(server: Server, window: Open) 
     assert page.query["run"] == new
 
 
-def test_a_link_to_an_unknown_run_says_so_in_plain_text(server: Server, window: Open) -> None:
-    page = window(server)
+def test_a_link_to_an_unknown_run_says_so_in_plain_text(dashboard: Server, window: Open) -> None:
+    page = window(dashboard)
     wished = "![x](http://example.invalid/x.png) **x**"
     page.open("pipeline", run=wished)
     notice = page.page.get_by_test_id("stAlert")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 import pytest
@@ -65,11 +64,12 @@ def test_no_path_leads_to_files_of_this_machine(dashboard: Server, path: str) ->
     assert "root:" not in found
 
 
-def test_a_link_cannot_lead_out_of_the_store(window: Open, dashboard: Server, stock: Path) -> None:
-    (stock.parent / "secret").mkdir()
-    (stock.parent / "secret" / "run.json").write_text("top secret", encoding="utf-8")
+def test_a_link_cannot_lead_out_of_the_store(dashboard: Server, window: Open) -> None:
+    secret = dashboard.runs.parent / "secret"
+    secret.mkdir()
+    (secret / "run.json").write_text("top secret", encoding="utf-8")
     page = window(dashboard)
-    for path, wished in (("pipeline", "../secret"), ("live", f"{stock.parent}/secret"), ("compare", "../secret,../x")):
+    for path, wished in (("pipeline", "../secret"), ("live", str(secret)), ("compare", "../secret,../x")):
         page.open(path, run=wished, live=wished, runs=wished)
         words = page.page.locator("body").inner_text()
         assert "top secret" not in words and "damaged" not in words and "Traceback" not in words

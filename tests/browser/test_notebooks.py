@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import psutil
 import pytest
 from playwright.sync_api import Browser
 
 from notebooks.build import sources
 from tests.browser import sample
-from tests.browser.jupyter import Explorer, Lab, Server
+from tests.browser.jupyter import Explorer, Lab, Server, gone
 
 SOURCES = sources()
 NAMES = [f"{source.name}.ipynb" for source in SOURCES]
@@ -28,10 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     sample.write(folder / "bad.ipynb", sample.SHOUTS, sample.RAISES, "2 + 2")
     server = Server.start(folder)
     yield server
-    family = psutil.Process(server.process.pid).children(recursive=True)
     server.stop()
-    _, alive = psutil.wait_procs(family, timeout=20)
-    assert alive == [], "nothing is left behind"
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +37,21 @@ def page(browser: Browser, server: Server) -> Lab:
 
 @pytest.fixture
 def opened(page: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """The notebook that the test names, in the light theme; what it looked like stays where the test failed."""
+    """The notebook that the test names, in the light theme; what it looked like stays where the test failed.
+
+    Once it is closed, no process of it is left.
+    """
     page.theme("light")
+    before = page.server.family()
     page.open(request.param)
     failed = request.session.testsfailed
     yield page
     if request.session.testsfailed > failed:
         page.page.screenshot(path=page.server.folder / f"failed-{request.param}.png")
+    own = page.server.family() - before
+    assert own, "its kernel at least"
     page.close()
+    assert gone(own)
 
 
 def moves(explorer: Explorer) -> None:

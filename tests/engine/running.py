@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from engine.execution.reference import reference_path
 from engine.execution.session import PRELOAD, choose_backend, members
 from engine.job.job import Job
 from engine.job.rules import check
@@ -22,11 +25,15 @@ from engine.recording.live_files import read_live
 from engine.recording.tables import CATEGORIES
 
 RELATIVE = 1e-5  # fp32 parity, DESIGN: losses and weights
+_REFERENCES = tempfile.TemporaryDirectory(prefix="references-")  # one-process runs: jobs with the same model share one
 
 
 @dataclass(frozen=True)
 class Trained:
-    """Losses and norms by step, the reference's, the worst weight difference, and the recorded rows."""
+    """Losses and norms by step, the reference's, the worst weight difference, and the recorded rows.
+
+    Without a reference its lists are empty and the difference is NaN, so that `assert_parity` fails.
+    """
 
     job: Job
     losses: list[float]
@@ -39,6 +46,7 @@ class Trained:
     memory: pa.Table
 
     def assert_parity(self) -> None:
+        assert len(self.losses) == self.job.training.steps, (self.job, self.losses)
         for mine, alone in zip(self.losses, self.reference_losses, strict=True):
             assert abs(mine - alone) <= RELATIVE * abs(alone), (self.job, self.losses, self.reference_losses)
         for mine, alone in zip(self.norms, self.reference_norms, strict=True):
@@ -66,8 +74,15 @@ def assert_ledger_as_predicted(run: Trained) -> None:
             assert (peaks[category], held[category]) == (predicted[f"{category}_peak"], 0), category
 
 
-def train(*, parity: bool = True, program: Program | None = None, **options: Any) -> Trained:
-    """Runs the job given by `options` to its end."""
+def one_process_of(job: Job) -> Path:
+    """Where the one-process run that `train` compares `job` with is kept while the tests run."""
+    return reference_path(job, Path(_REFERENCES.name))
+
+
+def train(
+    *, parity: bool = True, reference: Path | None = None, program: Program | None = None, **options: Any
+) -> Trained:
+    """Runs the job given by `options` to its end; reference: what to compare with in place of one process."""
     job = Job.from_options(**options)
     check(job)
     check_program(program or compile_job(job), job)
@@ -75,9 +90,9 @@ def train(*, parity: bool = True, program: Program | None = None, **options: Any
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder)
         (run_dir / "live").mkdir()
-        reference = run_dir / "reference.pt" if parity else None
+        compared = (reference or one_process_of(job)) if parity else None
         launch(
-            members(job, run_dir, backend=choose_backend(job.world_size, 0), reference=reference, program=program),
+            members(job, run_dir, backend=choose_backend(job.world_size, 0), reference=compared, program=program),
             log_path=run_dir / "log.txt",
             run_json=None,
             on_event=lambda _, event: events[event["event"]].append(event),
@@ -86,8 +101,9 @@ def train(*, parity: bool = True, program: Program | None = None, **options: Any
         ops, memory = read_live(run_dir)
     steps = sorted((e for e in events["step"] if e["rank"] == 0), key=lambda e: e["step"])
     alone = events["reference"][0] if parity else {"losses": [], "grad_norms": []}
+    apart = [e["param_max_rel_diff"] for e in events["finished"]] if parity else [math.nan]
     return Trained(
         job, [e["loss"] for e in steps], [e["grad_norm"] for e in steps], alone["losses"], alone["grad_norms"],
-        max((e.get("param_max_rel_diff", 0.0) for e in events["finished"]), default=0.0),
+        float(np.max(apart)),  # NaN if one is
         {e["rank"]: e["rss_bytes"] for e in events["finished"]}, ops, memory,
     )  # fmt: skip

@@ -1,27 +1,32 @@
-"""Closed-form estimates held against what they stand for: executions on meta, the footprint, and the replay."""
+"""Estimates held against what they stand for: executions on meta, the footprint, and the replay."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import random
+import secrets
 from functools import cache
 
 import numpy as np
 import pytest
 
-from engine.cluster.cluster import load_cluster
+from engine.cluster.cluster import Cluster, SlowLink, load_cluster
 from engine.cluster.collectives import group_cost
-from engine.job.job import Job
+from engine.job.job import Job, Model, Training
 from engine.model.buckets import lane_buckets
 from engine.planner.estimate.estimate import PARTS, Estimator, estimate
 from engine.planner.estimate.memory import peaks, sizes
 from engine.planner.estimate.unit_costs import UnitCosts, step_costs
-from engine.planner.plans import Space, job_of, shapes, split, variants
+from engine.planner.plans import Shape, Space, job_of, shapes, split, variants
 from engine.prediction.formulas import bubble_formula
-from engine.prediction.op_templates.template_cache import step_template, unit_templates
+from engine.prediction.op_templates.template_cache import alone_templates, unit_templates
 from engine.prediction.peak_memory import predicted_memory
 from engine.prediction.published_models import preset
 from engine.prediction.replay.op_seconds import COSTS
 from engine.prediction.simulate import simulate
+from engine.program.kinds import Kind
+from engine.program.program import Action
 
 A100 = load_cluster("a100-dgx")
 
@@ -67,12 +72,14 @@ def test_recomputing_a_block_costs_what_its_forward_does() -> None:
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_the_optimizer_step_of_small_models_foretells_that_of_large_ones(zero: int) -> None:
     job = Job.from_options(preset("llama2-7b").job, dp=8, tp=2, pp=4, zero=zero, microbatches=16)
-    buckets = lane_buckets(job, 1)
-    found = step_costs(job, zero, "nccl").columns(
-        sum(b.shard for b in buckets), sum(b.padded for b in buckets), len(buckets)
-    )
-    own = step_template(job, 1, "nccl")[0]
-    assert found == pytest.approx([getattr(own.cost, name) for name in COSTS], rel=0.01)
+    buckets = {b.name: b for b in lane_buckets(job, 1)}
+    actions = [Action(Kind.NORM), *(Action(Kind.UPDATE, name) for name in buckets)]
+    costs = step_costs(job, zero, "nccl")
+    for a, (own, *_) in alone_templates(job, 1, actions, "nccl").items():
+        mine = [buckets[a.unit]] if a.unit else list(buckets.values())
+        elements = (np.array([sum(of(b) for b in mine)], float) for of in (lambda b: b.shard, lambda b: b.padded))
+        found = costs[a.kind].columns(*elements, len(mine))[:, 0]
+        assert found == pytest.approx([getattr(own.cost, name) for name in COSTS], rel=0.01), a
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("example-12-layer", 16), ("llama2-7b", 64)])
@@ -85,19 +92,72 @@ def test_peaks_agree_with_the_footprint(name: str, ranks: int) -> None:
         rows = predicted_memory(job)
         apart.append(found.sum() / max(row["total_peak"] for row in rows) - 1)
         assert found[:3].tolist() in [[row[name] for name in ("params", "grads", "optimizer")] for row in rows]
-    assert min(apart) > -0.03
-    assert max(apart) < 0.15
+    assert np.min(apart) > -0.03
+    assert np.max(apart) < 0.15
     assert np.mean(np.abs(apart)) < 0.02
 
 
-@pytest.mark.parametrize(("name", "ranks"), [("example-12-layer", 16), ("llama2-7b", 64)])
-def test_step_times_agree_with_the_replay(name: str, ranks: int) -> None:
-    apart = []
-    for job in sample(name, ranks, 15, seed=1):
-        seconds = simulate(job, A100).metrics["seconds"][0].as_py()
-        apart.append(sum(estimate(job, A100).values()) / seconds - 1)
-    assert np.max(np.abs(apart)) < 0.10
-    assert np.mean(np.abs(apart)) < 0.03
+DEEP = Job(
+    model=Model(layers=48, hidden=2048, heads=16, seq=1024, vocab=32000, tied=True),
+    training=Training(batch=64, precision="mixed16"),
+)
+SMALL = Job(
+    model=Model(layers=8, hidden=512, heads=8, seq=256, vocab=1024, tied=True),
+    training=Training(batch=32, precision="mixed18"),
+)
+JOBS = (*(preset(name).job for name in ("example-12-layer", "llama2-7b", "llama2-13b", "gpt3-175b")), SMALL, DEEP)
+CLUSTERS = (
+    *(load_cluster(name) for name in ("a100-dgx", "h100-dgx", "pcie-box", "mixed", "mixed")),
+    dataclasses.replace(A100, name="slow rank", slow_ranks={3: 0.6}),
+    dataclasses.replace(A100, name="two slow ranks", slow_ranks={1: 0.7, 6: 0.5}),
+    dataclasses.replace(A100, name="slow link", slow_links=(SlowLink(between="nodes", a=0, b=1, factor=0.2),)),
+)
+
+
+@cache
+def legal_shapes(job: Job, ranks: int) -> tuple[Shape, ...]:
+    return tuple(shapes(Space(job), ranks))
+
+
+def drawn(rng: random.Random) -> tuple[Cluster, Job]:
+    """A legal plan, every schedule as likely as another, and every tenth of 22 or 23 chunks on two ranks; none with so
+    long a program that its replay takes seconds."""
+    cluster, job = rng.choice(CLUSTERS), rng.choice(JOBS)
+    many_chunks = rng.random() < 0.1
+    if many_chunks:
+        job = DEEP
+    ranks = rng.choice((4, 8, 16)) if cluster.devices else rng.choice((4, 8, 16, 24, 32))
+    found = [shape for shape in legal_shapes(job, ranks) if not many_chunks or shape.chunks in (22, 23)]
+    if not found:
+        return drawn(rng)
+    schedule = rng.choice(sorted({shape.schedule for shape in found}))
+    shape = rng.choice([shape for shape in found if shape.schedule == schedule])
+    many = variants(Space(job), shape)
+    plan = job_of(Space(job), shape, many, rng.randrange(len(many)))
+    return (cluster, plan) if plan.plan.microbatches * plan.model.layers <= 600 else drawn(rng)
+
+
+SEED = int(os.environ.get("SHARDLAB_SEED", secrets.randbelow(10**6)))
+
+
+@pytest.mark.parametrize("quarter", range(4))
+def test_two_hundred_random_plans_take_what_their_replays_take(
+    quarter: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Within 5 %; a fresh seed each time, which SHARDLAB_SEED repeats."""
+    rng = random.Random(f"{SEED}, {quarter}")
+    apart: dict[float, str] = {}
+    for _ in range(50):
+        cluster, job = drawn(rng)
+        seconds = simulate(job, cluster).metrics["seconds"][0].as_py()
+        parts = estimate(job, cluster)
+        assert min(parts.values()) >= -1e-6 * seconds, (SEED, cluster.name, job.plan, parts)
+        apart[sum(parts.values()) / seconds - 1] = f"{job.plan} of {job.model} on {cluster.name}"
+    worst = max(apart, key=abs)
+    mean = np.mean(np.abs(list(apart)))
+    with capsys.disabled():
+        print(f"\nseed {SEED}: off by {mean:.2%} on average, at most {worst:+.2%}: {apart[worst]}")
+    assert abs(worst) < 0.05, (SEED, apart[worst])
 
 
 def test_equal_stages_and_free_messages_give_the_published_bubble() -> None:
@@ -123,4 +183,13 @@ def test_a_tensor_group_across_nodes_is_many_times_slower() -> None:
     assert across["compute"] == pytest.approx(inside["compute"])
     assert sum(across.values()) > 1.5 * sum(inside.values())
     assert set(inside) == set(PARTS)
-    assert Estimator(Space(base), A100, 64, [8]).speed == 1.0
+
+
+def test_no_step_is_shorter_than_its_bound() -> None:
+    rng = random.Random(5)
+    for _ in range(60):
+        cluster, job = drawn(rng)
+        space, shape, one = split(job)
+        estimator = Estimator(space, cluster, job.world_size, [shape.tp])
+        seconds = estimator.parts([(shape, one)])[0].sum()
+        assert estimator.bound(shape, one)[0] <= seconds * 1.001, (cluster.name, job.plan)

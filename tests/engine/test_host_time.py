@@ -10,7 +10,8 @@ import pytest
 from engine.prediction.critical_path import critical_path, path_totals
 from engine.prediction.replay.op_seconds import costs_on
 from engine.prediction.replay.replay import replay_at
-from engine.prediction.replay.rows import StepRows, step_rows
+from engine.prediction.replay.rows import StepRows
+from engine.prediction.replay.steps import step_rows
 from engine.prediction.replay.timing import Seconds
 from engine.recording.tables import Op, Recording
 from lab import analysis

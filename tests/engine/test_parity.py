@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from engine.job.schedules import SCHEDULES
-from tests.engine.running import train
+from tests.engine.running import one_process_of, train
 
 TINY = {"layers": 4, "hidden": 32, "seq": 16, "batch": 16, "steps": 2, "vocab": 257}
 DEGREES = [d for d in itertools.product((1, 2, 4), repeat=3) if 1 < d[0] * d[1] * d[2] <= 8]
@@ -27,25 +31,45 @@ def plans() -> list[dict[str, Any]]:
     return found
 
 
-def pairs(plan: dict[str, Any]) -> set[tuple[tuple[str, Any], ...]]:
-    """Every two settings of a plan."""
-    return set(itertools.combinations(sorted(plan.items()), 2))
+def pairs(plan: dict[str, Any]) -> set[tuple[Any, ...]]:
+    """Every two settings of a plan, its degrees together, and each degree with what it cuts.
+
+    Of dp and tp the other settings see only whether they are used.
+    """
+    settings = {name: value > 1 if name in ("dp", "tp") else value for name, value in plan.items()}
+    cut = [("dp", "zero"), ("tp", "sequence_parallel"), ("tp", "tied"), ("dp", "tp", "pp")]
+    exact = {(*names, *(plan[name] for name in names)) for names in cut}
+    return exact | set(itertools.combinations(sorted(settings.items()), 2))
 
 
 def sample() -> list[dict[str, Any]]:
-    """Few plans in which every two settings that can meet do meet, greedily; `full_parity` runs them all."""
+    """Few plans in which every two settings that can meet do meet, all axes at once where that is as good.
+
+    Chosen greedily; `full_parity` runs them all.
+    """
     left, chosen = plans(), []
     missing = set().union(*map(pairs, left))
     while missing:
-        best = max(left, key=lambda plan: (len(pairs(plan) & missing), -plan["dp"] * plan["tp"] * plan["pp"]))
+        best = max(
+            left, key=lambda plan: (len(pairs(plan) & missing), axes(plan), -plan["dp"] * plan["tp"] * plan["pp"])
+        )
         chosen.append(best)
         missing -= pairs(best)
     return chosen
 
 
+def axes(plan: dict[str, Any]) -> int:
+    return sum(plan[axis] > 1 for axis in ("dp", "tp", "pp"))
+
+
 def name(plan: dict[str, Any]) -> str:
     marks = ("-sp" if plan["sequence_parallel"] else "") + ("-tied" if plan["tied"] else "")
     return f"dp{plan['dp']}tp{plan['tp']}pp{plan['pp']}-zero{plan['zero']}-{plan['schedule']}{marks}"
+
+
+def test_the_sample_uses_all_three_axes_in_a_third_of_its_plans() -> None:
+    chosen = sample()
+    assert len(chosen) <= 40 and sum(axes(plan) == 3 for plan in chosen) >= len(chosen) / 3
 
 
 @pytest.mark.parametrize("plan", sample(), ids=name)
@@ -106,3 +130,31 @@ def test_one_process_with_micro_batches_is_gradient_accumulation() -> None:
 def test_sixty_four_ranks_equal_one_process() -> None:
     options = TINY | {"layers": 16, "heads": 4, "batch": 16, "steps": 1, "vocab": 256}
     train(**options, dp=4, tp=4, pp=4, zero=1).assert_parity()
+
+
+def spoiled_weight(found: dict[str, Any]) -> None:
+    found["weights"]["block1.up.bias"][3] = math.nan
+
+
+def spoiled_loss(found: dict[str, Any]) -> None:
+    found["losses"][0] = math.nan
+
+
+def spoiled_norm(found: dict[str, Any]) -> None:
+    found["grad_norms"][-1] = math.nan
+
+
+@pytest.mark.parametrize("spoil", [spoiled_weight, spoiled_loss, spoiled_norm])
+def test_what_is_no_number_equals_nothing(spoil: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
+    run = train(**TINY, dp=2, zero=3)
+    run.assert_parity()
+    found = torch.load(one_process_of(run.job))
+    spoil(found)
+    torch.save(found, tmp_path / "spoiled.pt")
+    with pytest.raises(AssertionError):
+        train(**TINY, dp=2, zero=3, reference=tmp_path / "spoiled.pt").assert_parity()
+
+
+def test_a_run_compared_with_nothing_equals_nothing() -> None:
+    with pytest.raises((AssertionError, ValueError)):
+        train(parity=False, **TINY).assert_parity()

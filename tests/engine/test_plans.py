@@ -10,20 +10,21 @@ import pytest
 from engine.job import rules
 from engine.job.errors import JobRefused
 from engine.job.job import Job, Model, Plan, Training
+from engine.job.schedules import SCHEDULES
 from engine.model.buckets import lane_buckets
 from engine.planner.estimate.distinct_stages import held, lane_kinds
-from engine.planner.plans import KNOBS, RECOMPUTES, SEARCHED, Shape, Space, job_of, shapes, variants
+from engine.planner.plans import KNOBS, RECOMPUTES, Shape, Space, job_of, searched, shapes, variants
 
 JOB = Job(model=Model(layers=4, hidden=24, heads=6, seq=16, vocab=256, tied=True), training=Training(batch=12))
 
 
 def every_accepted(job: Job, ranks: int) -> set[Plan]:
-    """By trying all combinations, those without effect aside."""
+    """By trying all combinations, those without effect aside, and other schedules than 1F1B without a pipeline."""
     found = set()
     for dp, tp, pp in product(range(1, ranks + 1), repeat=3):
         if dp * tp * pp != ranks:
             continue
-        knobs = product(SEARCHED, range(1, 6), range(4), range(1, 13), (False, True), RECOMPUTES)
+        knobs = product(searched(pp), range(1, 6), range(4), range(1, 13), (False, True), RECOMPUTES)
         for schedule, chunks, zero, m, scatter, recompute in knobs:
             plan = Plan(
                 dp=dp, tp=tp, pp=pp, schedule=schedule, chunks=chunks, zero=zero, microbatches=m,
@@ -61,6 +62,12 @@ def test_fixed_knobs_leave_exactly_the_plans_that_have_them(fixed: dict[str, obj
     listed = set(every_listed(Space.of(JOB, fixed), 4))
     wanted = {p for p in every_accepted(JOB, 4) if all(getattr(p, name) == value for name, value in fixed.items())}
     assert listed - {p for p in listed if p.dp == 1 and p.zero} == wanted  # a fixed ZeRO stage may be without effect
+
+
+def test_every_schedule_of_the_engine_is_searched_where_there_is_a_pipeline() -> None:
+    listed = every_listed(Space(JOB), 4)
+    assert {plan.schedule for plan in listed} == set(SCHEDULES.names)
+    assert {plan.schedule for plan in listed if plan.pp == 1} == {"1f1b"}
 
 
 def test_knobs_are_options_of_a_plan() -> None:

@@ -1,54 +1,76 @@
-"""Whatever a learner asks for either runs and equals one process, or is refused in words before any process starts."""
+"""Whatever a learner asks for either runs and equals one process, or is refused in words before any process starts.
+
+Every test run draws new jobs. `SHARDLAB_JOBS_SEED=N` draws those of an earlier one.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import secrets
+from collections import Counter
 
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+import pytest
 
 from engine.job.errors import JobRefused
 from engine.job.job import Job
-from engine.job.rules import check
-from engine.job.schedules import SCHEDULES
+from engine.job.rules import check, check_here
+from engine.program.checks.check import ProgramError
+from engine.program.handwritten import schedule_program
+from tests.engine.legal import broken_rules, order_trains, says
+from tests.engine.random_jobs import Drawn, draw_jobs
 from tests.engine.running import train
 
-JOBS = st.fixed_dictionaries(
-    {
-        "dp": st.sampled_from([1, 1, 2, 3]),
-        "tp": st.sampled_from([1, 1, 2, 3, 4]),
-        "pp": st.sampled_from([1, 1, 2, 3]),
-        "zero": st.integers(0, 3),
-        "schedule": st.sampled_from(SCHEDULES.names),
-        "microbatches": st.sampled_from([1, 2, 3, 4]),
-        "chunks": st.sampled_from([1, 1, 2]),
-        "sequence_parallel": st.booleans(),
-        "overlap": st.booleans(),
-        "prefetch": st.integers(0, 3),
-        "keep_gathered": st.booleans(),
-        "bucket_kb": st.sampled_from([1, 20, 25_600]),
-        "order": st.sampled_from(["tp-dp-pp", "pp-dp-tp", "dp-tp-pp"]),
-        "layers": st.integers(1, 6),
-        "hidden": st.sampled_from([12, 24, 30]),
-        "heads": st.sampled_from([1, 2, 3, 4, 6]),
-        "seq": st.sampled_from([5, 12]),
-        "vocab": st.sampled_from([256, 259]),
-        "tied": st.booleans(),
-        "batch": st.sampled_from([6, 12, 24]),
-        "steps": st.integers(1, 2),
-        "clip": st.sampled_from([0.0, 0.1, 1.0]),
-    }
-)
+COUNT, SEED = 200, "SHARDLAB_JOBS_SEED"
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(options=JOBS)
-def test_two_hundred_random_jobs_run_with_parity_or_are_refused_in_words(options: dict[str, Any]) -> None:
-    assume(options["dp"] * options["tp"] * options["pp"] <= 6)
+def test_two_hundred_random_jobs_run_with_parity_or_are_refused_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    seed = int(os.environ.get(SEED) or secrets.randbelow(10**6))
+    counts = Counter[str]()
+    for number, drawn in enumerate(draw_jobs(seed, COUNT)):
+        try:
+            counts.update(_tried(drawn))
+        except Exception as error:
+            again = f"{SEED}={seed} draws it again"
+            pytest.fail(f"job {number} of {COUNT}, {drawn.options}\n{drawn.text}\n{again}\n{error!r}")
+    with capsys.disabled():
+        print(f"\nrandom jobs, {SEED}={seed}: {dict(sorted(counts.items()))}")
+    assert counts["ran"] >= 150 and counts["two axes or more"] >= 60, (seed, counts)
+    assert min(counts[what] for what in ("recompute", "by hand", "three axes", "refused")) >= 5, (seed, counts)
+
+
+def _tried(drawn: Drawn) -> list[str]:
+    """Runs the job or hears its refusal, each where the rules of `tests.engine.legal` say so; returns what it was."""
+    options, broken = drawn.options, broken_rules(drawn.options)
     try:
-        check(Job.from_options(**options))
+        job = Job.from_options(**options)
+        check(job)
+        check_here(job, 0, 1)
     except JobRefused as refused:
-        assert "\n" not in str(refused) and str(refused).endswith(".")
-        assert any(f"{name}=" in str(refused) for name in options), "a refusal names a knob and its value"
-        return
-    train(**options).assert_parity()
+        said = str(refused)
+        assert broken, f"refused though no rule is broken: {said}"
+        assert "\n" not in said and said.endswith("."), said
+        assert any(all(says(knob, options, said) for knob in rule.knobs) for rule in broken), (said, broken)
+        return ["refused"]
+    assert not broken, f"accepted though it breaks {broken}"
+    if drawn.order is None:
+        train(**options).assert_parity()
+        return _kinds(drawn)
+    valid = order_trains(drawn.order, options["schedule"], options["pp"], options["chunks"])
+    try:
+        program = schedule_program(job, drawn.text)
+    except ProgramError as refused:
+        assert not valid, f"a valid order is refused: {refused}"
+        assert "<-- here" in str(refused), refused
+        return ["refused", "refused order"]
+    assert valid, "an order with a circular wait is accepted"
+    train(program=program, **options).assert_parity()
+    return _kinds(drawn)
+
+
+def _kinds(drawn: Drawn) -> list[str]:
+    axes = sum(drawn.options[axis] > 1 for axis in ("dp", "tp", "pp"))
+    found = {
+        "ran": True, "two axes or more": axes >= 2, "three axes": axes == 3,
+        "recompute": drawn.options["recompute"] != "none", "by hand": drawn.order is not None,
+    }  # fmt: skip
+    return [kind for kind, is_so in found.items() if is_so]

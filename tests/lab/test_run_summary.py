@@ -113,3 +113,36 @@ def test_a_loss_that_is_no_number_never_passes() -> None:
     )
     found = plain(parity(steps, outcome))
     assert found["passed"] is False and found["loss_max_abs_diff"] is None
+
+
+@pytest.mark.parametrize("name", ["losses", "grad norms"])
+def test_equal_infinities_never_pass(name: str) -> None:
+    loss, norm = (math.inf, 1.0) if name == "losses" else (1.0, math.inf)
+    outcome = Outcome(
+        reference_losses=[loss], reference_grad_norms=[norm], param_max_abs_diff=0.0, param_max_rel_diff=0.0
+    )
+    assert parity([{"loss": loss, "grad_norm": norm}], outcome)["passed"] is False
+
+
+@pytest.mark.parametrize("weights", [None, math.nan])
+def test_with_a_reference_weights_that_nobody_compared_never_pass(weights: float | None) -> None:
+    outcome = Outcome(
+        reference_losses=[1.0], reference_grad_norms=[1.0], param_max_abs_diff=0.0, param_max_rel_diff=weights
+    )
+    assert parity([{"loss": 1.0, "grad_norm": 1.0}], outcome)["passed"] is False
+
+
+@pytest.mark.parametrize("told", [{}, {"param_max_abs_diff": math.nan, "param_max_rel_diff": math.nan}], ids=str)
+def test_one_rank_whose_weights_are_unknown_fails_the_whole_run(
+    pretended: PretendedLaunch, told: dict[str, float]
+) -> None:
+    pretended.last_rank_tells = told
+    found = run_job(JOB).summary["parity"]
+    assert found["passed"] is False and found["param_max_abs_diff"] is None and found["loss_max_abs_diff"] == 0
+
+
+def test_a_reference_that_nobody_heard_of_is_no_finished_run(pretended: PretendedLaunch) -> None:
+    pretended.reference_silent = True
+    with pytest.raises(AssertionError, match="a reference that nobody heard of"):
+        run_job(JOB)
+    assert newest().status == "failed" and newest().summary["parity"]["passed"] is None

@@ -1,6 +1,7 @@
-"""Every notebook runs from top to bottom without a browser, and leaves no process behind.
+"""A notebook runs without a browser too, and leaves no process behind.
 
-They share one run store, as those of a learner do.
+Those of the learner run in JupyterLab (`tests/browser/test_notebooks.py`), each once. What could be different where
+nobody draws the widgets is in one notebook here, with one of each.
 """
 
 from __future__ import annotations
@@ -11,35 +12,34 @@ from typing import Any
 
 import nbformat
 import psutil
-import pytest
 from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
 
 import lab
-from notebooks.build import build
+from tests.browser import sample
 
-NOTEBOOKS = build()
 CELL_SECONDS = 120  # for real runs on a busy machine; none should take a tenth of it
+ASKS = """lab.predict("sample", "Of two losses, which is lower?", choices={"first": "No.", "last": "Yes."},
+    truth=lambda run: "last", run=lambda: run)"""
+CHECKS = """def ring_all_reduce(*_):
+    raise NotImplementedError
+lab.check("ring_all_reduce", ring_all_reduce)"""
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture
-def surroundings(store: Path, tmp_path: Path) -> dict[str, str]:
+def surroundings(folder: Path) -> dict[str, str]:
     """Of a kernel: this `lab`, a store of its own, and nothing of the user's."""
-    home = {name: str(tmp_path / name) for name in ("HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
-    return os.environ | home | {"SHARDLAB_RUNS": str(store), "PYTHONPATH": str(Path(lab.__file__).parent.parent)}
+    home = {name: str(folder / name) for name in ("HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
+    ours = {"SHARDLAB_RUNS": str(folder / "runs"), "PYTHONPATH": str(Path(lab.__file__).parent.parent)}
+    return os.environ | home | ours
 
 
-def execute(notebook: nbformat.NotebookNode, folder: Path, surroundings: dict[str, str]) -> list[str]:
+def execute(notebook: nbformat.NotebookNode, folder: Path) -> list[str]:
     """Runs all cells. The errors in their outputs, each with the number and the first line of its cell."""
     client = NotebookClient(
         notebook, timeout=CELL_SECONDS, kernel_name="python3", allow_errors=True, force_raise_errors=False,
         resources={"metadata": {"path": str(folder)}},
     )  # fmt: skip
-    client.execute(env=surroundings)
+    client.execute(env=surroundings(folder))
     return [
         f"cell {number} ({cell.source.splitlines()[0]}): {output.ename}: {output.evalue}"
         for number, cell in enumerate(notebook.cells)
@@ -52,18 +52,12 @@ def children() -> set[Any]:
     return set(psutil.Process().children(recursive=True))
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_runs_from_top_to_bottom(name: str, tmp_path: Path, surroundings: dict[str, str]) -> None:
+def test_every_kind_of_cell_runs_without_a_browser_and_one_that_raises_is_named(tmp_path: Path) -> None:
     before = children()
-    notebook = nbformat.reads(NOTEBOOKS[name], as_version=4)
-    assert execute(notebook, tmp_path, surroundings) == []
-    code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source]
-    assert all(cell.execution_count for cell in code)
+    sources = (sample.RUNS, sample.EXPLORES, ASKS, CHECKS, "x = 1\nx / 0", "x + 1")
+    notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
+    assert execute(notebook, tmp_path) == ["cell 4 (x = 1): ZeroDivisionError: division by zero"]
+    assert all(cell.execution_count for cell in notebook.cells), "the cells after one that raises run too"
+    assert all(cell.outputs for cell in notebook.cells)
     _, alive = psutil.wait_procs(children() - before, timeout=20)
     assert alive == []
-
-
-def test_a_cell_that_raises_is_named(tmp_path: Path, surroundings: dict[str, str]) -> None:
-    cells = [nbformat.v4.new_code_cell(source) for source in ("1 + 1", "x = 1\nx / 0", "x + 1")]
-    found = execute(nbformat.v4.new_notebook(cells=cells), tmp_path, surroundings)
-    assert found == ["cell 1 (x = 1): ZeroDivisionError: division by zero"]

@@ -109,5 +109,5 @@ def test_an_older_program_is_read_checked_walked_and_drawn_as_before() -> None:
     of_step = categories(ops)[ops.kind == "step"]
     assert set(of_step) == {"step"} and "step" in CATEGORIES
     assert step_shares(recording, 0)["step"] > 0
-    assert ops.in_step.any(), "where ranks meet for the norm nobody works"
+    assert ops.in_norm.any(), "where ranks meet for the norm nobody works"
     assert "S" in text_timeline(recording, mesh_of(job), 0, width=400).lines[0].text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.job.job import Job, Model
-from engine.model.params import replicated_size, unit_size
-from engine.model.units import TOKENS, stages
+from engine.job.job import Job, Model, Plan
+from engine.job.schedules import SCHEDULES
+from engine.model.params import unit_size
+from engine.model.units import TOKENS, stage_lane, stages
 from engine.planner.plans import Shape
+from engine.program.kinds import Kind
 
 Numbers = NDArray[np.int64]
-UNITS = ("embedding", "block", "head")
 
 
 @dataclass(frozen=True)
@@ -38,78 +38,50 @@ class LaneKind:
 class Held:
     """The buckets of a lane in the order in which backward finishes them.
 
-    padded, shard, replicated: elements of each (see `engine.model.buckets`). after: embeddings, blocks and heads whose
-    last backwards follow on the bucket's, [buckets, 3].
+    padded, shard: elements of each (see `engine.model.buckets`).
     """
 
     padded: Numbers
     shard: Numbers
-    replicated: Numbers
-    after: Numbers
 
 
 def lane_kinds(job: Job, shape: Shape) -> tuple[LaneKind, ...]:
     """Of a shape of the job; only the model and the partition of `job` matter."""
-    return _lane_kinds(job.model, job.plan.partition, shape.pp, shape.chunks)
+    return _lane_kinds(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks)
 
 
 @lru_cache(maxsize=4096)
-def _lane_kinds(model: Model, partition: tuple[int, ...] | None, pp: int, chunks: int) -> tuple[LaneKind, ...]:
-    job = Job(model=model)
-    dealt = stages(
-        dataclasses.replace(job, plan=dataclasses.replace(job.plan, pp=pp, chunks=chunks, partition=partition))
-    )
-    blocks = [len(units) for units in dealt]
-    blocks[0] -= 1
-    blocks[-1] -= 1
+def _lane_kinds(
+    model: Model, partition: tuple[int, ...] | None, schedule: str, pp: int, chunks: int
+) -> tuple[LaneKind, ...]:
+    units, home = stage_units(model, partition, schedule, pp, chunks)
     found: dict[tuple[tuple[int, ...], bool, bool], list[int]] = {}
     for z in range(pp):
-        found.setdefault((tuple(blocks[z::pp]), z == 0, z == pp - 1), []).append(z)
+        mine = units[home == z]
+        key = tuple(mine[:, 1].tolist()), bool(mine[:, 0].any()), bool(mine[:, 2].any())
+        found.setdefault(key, []).append(z)
     return tuple(LaneKind(*key, tuple(lanes)) for key, lanes in found.items())
 
 
 def held(job: Job, shape: Shape, kind: LaneKind, zero: int) -> Held:
     """What a lane of this kind holds under ZeRO stage `zero`: `engine.model.buckets`, by numbers alone."""
     cap = job.plan.bucket_kb * 1024 // job.precision.grad if zero < 2 else 0
-    return _held(job.model, shape.tp, shape.pp, kind, cap, shape.dp if zero else 1)
+    return _held(job.model, shape.tp, kind, cap, shape.dp if zero else 1)
 
 
 @lru_cache(maxsize=16384)
-def _held(model: Model, tp: int, pp: int, kind: LaneKind, cap: int, shards: int) -> Held:
-    order = [
-        *([("head", len(kind.blocks) - 1)] if kind.last else []),
-        *(("block0", c) for c in reversed(range(len(kind.blocks))) for _ in range(kind.blocks[c])),
-        *([("embedding", 0)] if kind.first else []),
-    ]
-    after = _after([c for _, c in order], [name for name, _ in order], pp)
-    of = {name: (unit_size(model, tp, name), replicated_size(model, tp, name)) for name in {n for n, _ in order}}
-    elements: list[list[int]] = []
-    done: list[int] = []  # place of the backward that completes each bucket
-    for place, (name, _) in enumerate(order):
-        size, replicated = of[name]
-        if not elements or elements[-1][0] + size > cap:
-            elements.append([0, 0])
-            done.append(place)
-        elements[-1][0] += size
-        elements[-1][1] += replicated
-        done[-1] = place
+def _held(model: Model, tp: int, kind: LaneKind, cap: int, shards: int) -> Held:
+    order = ["head"] * kind.last + ["block0"] * sum(kind.blocks) + ["embedding"] * kind.first
+    elements: list[int] = []
+    for name in order:
+        size = unit_size(model, tp, name)
+        if not elements or elements[-1] + size > cap:
+            elements.append(0)
+        elements[-1] += size
     if model.tied and (kind.first or kind.last):
-        elements.append([unit_size(model, tp, TOKENS), replicated_size(model, tp, TOKENS)])
-        done.append(len(order) - 1 if kind.first else 0)
-    sizes = np.array(elements, np.int64)
-    shard = -(-sizes[:, 0] // shards)
-    return Held(shard * shards, shard, sizes[:, 1], after[done])
-
-
-def _after(chunks: list[int], names: list[str], pp: int) -> Numbers:
-    """Backwards that follow on each: those of its own chunk once, those of chunks done later p times over."""
-    which = np.array([UNITS.index(name.removesuffix("0")) for name in names])
-    chunk = np.array(chunks)
-    one = np.eye(len(UNITS), dtype=np.int64)[which]
-    until = np.cumsum(one[::-1], axis=0)[::-1] - one  # all that follow
-    last_of_chunk = np.searchsorted(-chunk, -chunk, side="right") - 1  # chunks fall along the order
-    later_chunks = until[last_of_chunk]
-    return np.asarray(until + (pp - 1) * later_chunks)
+        elements.append(unit_size(model, tp, TOKENS))
+    shard = -(-np.array(elements, np.int64) // shards)
+    return Held(shard * shards, shard)
 
 
 def in_use(model: Model, kind: LaneKind, per_bucket: NDArray[Any]) -> NDArray[Any]:
@@ -120,3 +92,23 @@ def in_use(model: Model, kind: LaneKind, per_bucket: NDArray[Any]) -> NDArray[An
     uses[0] += per_bucket[-1] * kind.last
     uses[-1] += per_bucket[-1] * kind.first
     return uses
+
+
+@lru_cache(maxsize=4096)
+def stage_units(
+    model: Model, partition: tuple[int, ...] | None, schedule: str, pp: int, chunks: int
+) -> tuple[Numbers, Numbers]:
+    """(embeddings, blocks and heads of each stage, [stages, 3]; the pipeline rank of each)."""
+    plan = Plan(schedule=schedule, pp=pp, chunks=chunks, partition=partition)
+    dealt = stages(Job(model=model, plan=plan))
+    counts = [("embedding" in u, sum(name.startswith("block") for name in u), "head" in u) for u in dealt]
+    return np.array(counts, np.int64), np.array([stage_lane(plan, s) for s in range(len(dealt))])
+
+
+@lru_cache(maxsize=64)
+def whole_backwards(schedule: str) -> bool:
+    """Whether a schedule never runs a backward in two parts."""
+    chunks = SCHEDULES[schedule].fitting_chunks(1)
+    return all(
+        a.kind in (Kind.FORWARD, Kind.BACKWARD) for lane in SCHEDULES[schedule].order(2, 2, chunks) for a in lane
+    )

@@ -1,238 +1,266 @@
-"""Step times of plans in closed form, without programs: what `engine.prediction.simulate` finds, for thousands of plans
-at once.
+"""Step times of plans, thousands at once: what `engine.prediction.simulate` finds, from programs in outline.
 
-Costs are the replay's own: units by `compute_seconds`, communication by `group_cost` and `message_seconds`; left out
-is what only slow hosts and shared cores add (`engine.prediction.replay.op_seconds`). What is approximated is how they
-fit together (`engine.planner.estimate.pipeline_time`, `.data_time`). On a cluster of unequal devices the slowest sets
-the pace of all.
+Plans whose programs differ only in what things cost share an outline (`engine.planner.estimate.outline`), which is
+walked once for all of them. Of many micro-batches two numbers of them are walked, a round of the pipeline apart: every
+further round takes as long as the last one. Left out is what only slow hosts and shared cores add, but for the host's
+own time for each row (`engine.prediction.replay.op_seconds`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cluster.cluster import Cluster, Device
-from engine.cluster.roofline import compute_seconds
-from engine.job.job import Job, Recompute
-from engine.job.mesh import Mesh
-from engine.model.params import unit_size
-from engine.model.units import TOKENS
-from engine.planner.estimate.communication_times import MeshTimes, Places
-from engine.planner.estimate.distinct_stages import UNITS, LaneKind, held, lane_kinds
-from engine.planner.estimate.exposed_data_parallel import Exposed, Passes, exposed
-from engine.planner.estimate.memory import Sizes, sizes
-from engine.planner.estimate.pipeline_time import PIPELINE_SECONDS, Lanes
-from engine.planner.estimate.unit_costs import StepCosts, UnitCosts, step_costs
-from engine.planner.plans import RECOMPUTES, Shape, Space, Variants, divisors, split
+from engine.cluster.cluster import Cluster
+from engine.job.job import Job
+from engine.job.schedules import SCHEDULES
+from engine.model.buckets import lane_buckets
+from engine.planner.estimate.distinct_stages import LaneKind, held, lane_kinds, stage_units, whole_backwards
+from engine.planner.estimate.outline import (
+    HOST,
+    UNITS,
+    WORKS,
+    Collective,
+    Message,
+    Outline,
+    Price,
+    Scalars,
+    Step,
+    outline,
+)
+from engine.planner.estimate.prices import COMPUTING, TENSOR, Block, Prices
+from engine.planner.estimate.walk import walk
+from engine.planner.plans import RECOMPUTES, Legal, Shape, Space, Variants, split, walked
+from engine.program.kinds import Kind
 
 Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
 PARTS = ("compute", "recompute", "tensor", "pipeline", "data", "bubble", "optimizer")
 """What a step is made of, on the busiest pipeline rank: computing, computing again, waiting for tensor collectives, for
 messages, and for the data axis, idling because of the schedule or of unequal stages, and the optimizer step."""
-F, B, R = range(3)
+ROUNDING = 1e-9
+"""Part of a step that sums of floats may be wrong by."""
+FULL = RECOMPUTES.index("full")
+MOST_AT_ONCE = 2048
+"""Plans walked together, so that what they wait for fits in memory."""
 
 
-class Estimator:
+@dataclasses.dataclass(frozen=True)
+class Alike:
+    """What decides the events of a step. zero: ZeRO-0 and 1 have the same. walked: the numbers of micro-batches."""
+
+    schedule: str
+    pp: int
+    chunks: int
+    walked: tuple[int, ...]
+    zero: int
+    replicas: bool
+    tensor: bool
+    again: bool
+    buckets: object
+
+
+class Estimator(Prices):
     """Estimates plans of one space on one cluster, all of the same number of ranks."""
 
     def __init__(
         self, space: Space, cluster: Cluster, ranks: int, tps: Iterable[int], kept: Path | None = None
     ) -> None:
-        cluster.check_size(ranks)
-        self.kept = kept
-        self.space, self.cluster, self.job = space, cluster, space.job
-        self.places = Places(cluster, ranks)
-        self.units = UnitCosts(space.job, tuple(tps), cluster.backend, kept)
-        self.sizes_of_batch = np.array(divisors(space.job.training.batch), np.float64)
-        self._meshes: dict[tuple[int, int, int], MeshTimes] = {}
-        self._tables: dict[object, Floats] = {}
-        self._steps: dict[int, StepCosts] = {}
-        self._sizes: dict[int, Sizes] = {}
+        super().__init__(space, cluster, ranks, tps, kept)
+        self._outlines: dict[tuple[Alike, int], Outline] = {}
+        self._names: dict[object, object] = {}
+        self.events = 0
 
-    def unit_sizes(self, tp: int) -> Sizes:
-        if tp not in self._sizes:
-            self._sizes[tp] = sizes(self.job, tp)
-        return self._sizes[tp]
+    def parts(self, plans: Legal) -> list[Floats]:
+        """For the plans of each of several shapes the seconds of each of PARTS, [PARTS, plans]; a step takes their sum.
 
-    def parts(self, shape: Shape, many: Variants) -> Floats:
-        """Seconds of each of PARTS for each plan; a step takes their sum."""
-        times = self._mesh(shape)
-        batch = self.job.training.batch // shape.dp // many.microbatches
-        table = self._units(shape.tp, times)
-        at = np.searchsorted(self.sizes_of_batch, batch)
-        unit = table[:, :, :, many.sequence, many.recompute, at]  # [3 units, F B R, computing or tensor, plans]
+        Communication and the optimizer step are what the step is longer by than without them.
+        """
+        out = [np.zeros((len(PARTS), len(many))) for _, many in plans]
+        groups: dict[Alike, list[tuple[int, Numbers]]] = {}
+        for at, (shape, many) in enumerate(plans):
+            for alike, these in self.alike(shape, many):
+                groups.setdefault(alike, []).append((at, these))
+        for alike, members in groups.items():
+            blocks = [self.block(plans[at][0], plans[at][1].where(these)) for at, these in members]
+            busy = [self._busiest(block) for block in blocks]
+            whole, no_messages, nothing_sent, no_step = self._ends(
+                alike, blocks, np.concatenate(busy, axis=1).sum(axis=0)
+            )
+            done = 0
+            for (at, these), its in zip(members, busy, strict=True):
+                mine = slice(done, done := done + len(these))
+                found = out[at][:, these]
+                found[:3] = its
+                found[3] = (whole - no_messages)[mine]
+                found[4] = (no_messages - nothing_sent)[mine]
+                idle = no_step[mine] - found[:3].sum(axis=0)
+                found[5] = np.where(np.abs(idle) < ROUNDING * no_step[mine], 0.0, idle)
+                found[6] = (nothing_sent - no_step)[mine]
+                out[at][:, these] = found
+        return out
+
+    def alike(self, shape: Shape, many: Variants) -> Iterator[tuple[Alike, Numbers]]:
+        """The plans of a shape by what decides the events of their steps."""
+        columns = np.stack([many.microbatches, np.maximum(many.zero, 1) * (shape.dp > 1), many.recompute == FULL])
+        kinds, which = np.unique(columns, axis=1, return_inverse=True)
+        for k, (m, zero, again) in enumerate(kinds.T.tolist()):
+            yield Alike(
+                shape.schedule, shape.pp, shape.chunks, walked(m, shape.pp), zero, shape.dp > 1, shape.tp > 1,
+                bool(again), self._buckets(shape) if zero < 2 else None,
+            ), np.flatnonzero(which.ravel() == k)  # fmt: skip
+
+    def _buckets(self, shape: Shape) -> object:
+        """What decides which units share a bucket under ZeRO-0 and 1."""
+        key = (shape.tp, shape.pp, shape.schedule, shape.chunks)
+        if key not in self._names:
+            plan = dataclasses.replace(
+                self.job.plan, dp=1, tp=shape.tp, pp=shape.pp, schedule=shape.schedule, chunks=shape.chunks
+            )
+            job = dataclasses.replace(self.job, plan=plan)
+            self._names[key] = tuple(tuple(b.name for b in lane_buckets(job, z)) for z in range(shape.pp))
+        return self._names[key]
+
+    def _ends(self, alike: Alike, blocks: Sequence[Block], busy: Floats) -> Floats:
+        """[4, plans]: seconds of a step, without messages, without any other communication, and without its update.
+
+        busy: seconds that the busiest rank has to do in all, by which no round can be shorter. Nor can a step be
+        shorter than with less to pay for.
+        """
+        ends = [self._walk(self._outline(alike, m, blocks), blocks) for m in alike.walked]
+        if len(ends) == 1:
+            return ends[0]
+        few, more = alike.walked
+        m = np.concatenate([block.many.microbatches for block in blocks])
+        a_round = np.maximum(ends[1] - ends[0], busy * (more - few) / m)
+        found = ends[1] + (m - more) / (more - few) * a_round
+        return np.asarray(np.maximum.accumulate(found[::-1], axis=0)[::-1])
+
+    def _walk(self, events: Outline, blocks: Sequence[Block]) -> Floats:
+        costs = [self.of(events, block) for block in blocks]
+        columns = max(cost.shape[1] for cost in costs)
+        # a plan whose replicas are fewer sorts than another's has its first sort more often, which changes nothing
+        every = [np.take(cost, np.arange(columns) * (np.arange(columns) < cost.shape[1]), axis=1) for cost in costs]
+        whole = np.concatenate(every, axis=2)
+        free: tuple[type[Price], ...] = ()
+        versions = [whole]
+        for more in ((Message,), (Collective, Scalars), (Step,)):
+            free = (*free, *more)
+            costly = np.array([not isinstance(price, free) for price in events.prices])
+            versions.append(whole * costly[:, None, None])
+        together = np.concatenate(versions, axis=2)
+        parts = range(0, together.shape[2], MOST_AT_ONCE)
+        ends = np.concatenate([walk(events, together[:, :, i : i + MOST_AT_ONCE]) for i in parts])
+        return ends.reshape(len(versions), -1)
+
+    def _outline(self, alike: Alike, m: int, blocks: Sequence[Block]) -> Outline:
+        if (alike, m) not in self._outlines:
+            shape = max((block.shape for block in blocks), key=lambda shape: shape.tp)
+            plan = dataclasses.replace(
+                self.job.plan, dp=1 + alike.replicas, tp=shape.tp, pp=alike.pp, schedule=alike.schedule,
+                chunks=alike.chunks, microbatches=m, zero=alike.zero, sequence_parallel=alike.tensor,
+                recompute="full" if alike.again else "none",
+            )  # fmt: skip
+            self._outlines[alike, m] = outline(dataclasses.replace(self.job, plan=plan))
+            self.events += len(self._outlines[alike, m].events)
+        return self._outlines[alike, m]
+
+    def _busiest(self, block: Block) -> Floats:
+        """[computing, computing again, tensor collectives; plans] of the rank that has most to do."""
+        best = np.zeros((3, len(block.many)))
+        lanes = {(kind.lanes[0], *kind.counts.tolist()) for kind in lane_kinds(self.job, block.shape)}
+        if len(block.mesh.places.speeds[0]) > 1:
+            lanes = {(z, *kind.counts.tolist()) for kind in lane_kinds(self.job, block.shape) for z in kind.lanes}
+        for column in range(len(block.mesh.tensor)):
+            for z, *counts in sorted(lanes):
+                found = np.tensordot(counts, self._work_parts(block, column, z), axes=1) * block.many.microbatches
+                best = np.where(found.sum(axis=0) > best.sum(axis=0), found, best)
+        return best
+
+    def _work_parts(self, block: Block, column: int, lane: int) -> Floats:
+        """[UNITS, computing, computing again, tensor collectives; plans] of a micro-batch."""
+        shape = (len(UNITS), len(WORKS), 2, len(block.many))
+        mine = self.work(block, column, lane)[:HOST].reshape(shape)
+        once = self.work(block, column, lane, again=False)[:HOST].reshape(shape)
+        once[:, WORKS.index(Kind.FORWARD)] = mine[:, WORKS.index(Kind.FORWARD)]
+        if not whole_backwards(block.shape.schedule):
+            mine, once = mine.copy(), once.copy()
+            mine[1:, WORKS.index(Kind.BACKWARD)] = once[1:, WORKS.index(Kind.BACKWARD)] = 0
+        again = (mine - once).sum(axis=(1, 2))
+        return np.stack([once[:, :, COMPUTING].sum(axis=1), again, once[:, :, TENSOR].sum(axis=1)], axis=1)
+
+    def bound(self, shape: Shape, many: Variants) -> Floats:
+        """Seconds that no step of these plans can be shorter than, [plans].
+
+        Every pipeline rank has its own work to do, once its first micro-batch has come down to it; under ZeRO-2 and 3
+        its data group has its reductions and gathers to do. Where a rank can only hold so many micro-batches at once,
+        all of them pass it in so many at a time.
+        """
+        block = self.block(shape, many)
+        return np.asarray(np.maximum.reduce([self._bound(block, column) for column in range(len(block.mesh.tensor))]))
+
+    def _bound(self, block: Block, column: int) -> Floats:
+        shape, many, p = block.shape, block.many, block.shape.pp
         kinds = lane_kinds(self.job, shape)
-        whole = unit.sum(axis=2)
-        waits = [
-            self._exposed(shape, many, kind, times, Passes(whole[:, F], whole[:, B], whole[:, R])) for kind in kinds
-        ]
-        counts = np.stack([kind.counts for kind in kinds])
-        busy = np.einsum("ku,udcv->kdcv", counts, unit)
-        lanes = self._lanes(shape, many, kinds, busy, waits, times)
-        return self._added_up(shape, many, lanes, busy, waits, kinds, times)
+        of_lane = _kind_of_lane(kinds, p)
+        counts, home = stage_units(self.job.model, self.job.plan.partition, shape.schedule, p, shape.chunks)
+        forward, backward, ahead = np.zeros((3, len(counts), len(many)))
+        places = np.stack([block.mesh.devices[column], block.mesh.tensor[column]])
+        _, place = np.unique(places, axis=1, return_inverse=True)
+        for which in np.unique(place).tolist():
+            z = int(np.flatnonzero(place.ravel() == which)[0])
+            each = self.work(block, column, z, split=False)[:HOST].sum(axis=1).reshape(len(UNITS), len(WORKS), -1)
+            mine = np.flatnonzero(place.ravel()[home] == which)
+            forward[mine] = counts[mine] @ each[:, 0]
+            backward[mine] = counts[mine] @ each[:, 1:].sum(axis=1)
+            ahead[mine] = each[1, WORKS.index(Kind.RECOMPUTE)]  # a stage's first block needs no gradient for it
+        work = np.zeros((p, len(many)))
+        np.add.at(work, home, forward + backward)
+        first = np.array([np.flatnonzero(home == z)[0] for z in range(p)])
+        split = not whole_backwards(shape.schedule)
+        way = forward if split else forward + backward - ahead
+        before = (np.cumsum(way, axis=0) - way)[first]
+        busy = before + many.microbatches * work
+        at_most = SCHEDULES[shape.schedule].in_flight
+        if at_most and shape.chunks == 1 and not split:
+            at_once = np.array([at_most(p, m, 1, 0) for m in many.microbatches.tolist()])
+            busy = np.maximum(busy, many.microbatches / at_once * way.sum(axis=0))
+        sent, after = self._data_bound(block, kinds)
+        return np.asarray((np.maximum(busy, sent[of_lane]) + after[of_lane]).max(axis=0))
 
-    def _lanes(
-        self, shape: Shape, many: Variants, kinds: tuple[LaneKind, ...], busy: Floats, waits: list[Floats],
-        times: MeshTimes,
-    ) -> Lanes:  # fmt: skip
-        which = _kind_of_lane(kinds, shape.pp)
-        forward = busy[:, F].sum(axis=1) + np.stack([w[0] for w in waits])
-        backward = busy[:, B].sum(axis=1) + busy[:, R].sum(axis=1) + np.stack([w[1] for w in waits])
-        hop = np.zeros((shape.pp, len(many)))
-        if shape.pp > 1:
-            batch = self.job.training.batch // shape.dp // many.microbatches
-            message = self.unit_sizes(shape.tp).message[many.sequence] * batch
-            hop = np.stack([one(message) for one in times.hops])
-        return Lanes(
-            forward[which], backward[which], hop, many.microbatches.astype(float), shape.chunks, self.job.plan.overlap
-        )
+    def _data_bound(self, block: Block, kinds: tuple[LaneKind, ...]) -> tuple[Floats, Floats]:
+        """([kinds, plans] seconds of the data axis before the optimizer step, of that and the gathers after it)."""
+        many, shape, e = block.many, block.shape, self.job.precision
+        sent, after = np.zeros((2, len(kinds), len(many)))
+        if shape.dp == 1:
+            return sent, after
+        for k, kind in enumerate(kinds):
+            for zero in np.flatnonzero(np.bincount(many.zero)).tolist():
+                mine = many.zero == zero
+                padded, z = held(self.job, shape, kind, zero).padded, kind.lanes[0]
+                reduce = block.mesh.slowest("dp", "reduce_scatter" if zero else "all_reduce", padded * e.grad, z).sum()
+                gather = block.mesh.slowest("dp", "all_gather", padded * e.compute, z).sum() if zero else 0.0
+                if zero >= 2:
+                    sent[k, mine] = many.microbatches[mine] * reduce
+                if zero == 3:
+                    sent[k, mine] += gather * (1 if self.job.plan.keep_gathered else 2 * many.microbatches[mine])
+                after[k, mine] = gather if zero in (1, 2) else 0.0
+        return sent, after
 
-    def _added_up(
-        self, shape: Shape, many: Variants, lanes: Lanes, busy: Floats, waits: list[Floats],
-        kinds: tuple[LaneKind, ...], times: MeshTimes,
-    ) -> Floats:  # fmt: skip
-        m, everyone = many.microbatches, np.arange(len(many))
-        which = _kind_of_lane(kinds, shape.pp)
-        pipeline = PIPELINE_SECONDS[shape.schedule]
-        without = pipeline(dataclasses.replace(lanes, hop=np.zeros_like(lanes.hop)))
-        slowest = lanes.work.argmax(axis=0)
-        kind = which[slowest]
-        drain = lanes.backward / shape.chunks + lanes.hop
-        head_start = np.cumsum(drain, axis=0) - drain  # how long before rank 0 a rank does its last backward
-        end = np.maximum((np.stack([w[2] for w in waits])[which] - head_start).max(axis=0), 0)
-        step, after = self._step(shape, many, kinds), np.stack([w[3] for w in waits])
-        last = (step + after).argmax(axis=0)
-        in_batches = m * (np.stack([w[0] + w[1] for w in waits])[kind, everyone])
-        parts = np.zeros((len(PARTS), len(many)))
-        parts[0] = m * busy[kind, : B + 1, 0, everyone].sum(axis=1)
-        parts[1] = m * busy[kind, R, :, everyone].sum(axis=1)
-        parts[2] = m * busy[kind, : B + 1, 1, everyone].sum(axis=1)
-        parts[3] = pipeline(lanes) - without
-        parts[4] = in_batches + end + after[last, everyone] + self._tie(shape, many, times)
-        parts[5] = without - m * lanes.work.max(axis=0)
-        parts[6] = step[last, everyone] + self._scalars(times)
-        return parts
 
-    def _exposed(self, shape: Shape, many: Variants, kind: LaneKind, times: MeshTimes, passes: Passes) -> Floats:
-        """Waiting for the data axis, and for sums of replicated gradients: the fields of `Exposed`, [4, plans]."""
-        out = np.zeros((4, len(many)))
-        for zero in range(4):
-            mine = many.zero == zero
-            if not mine.any():
-                continue
-            has = held(self.job, shape, kind, zero)
-            if shape.dp > 1:
-                these = Passes(passes.forward[:, mine], passes.backward[:, mine], passes.recompute[:, mine])
-                found = exposed(self.job, has, kind, zero, times, these)
-            else:
-                found = Exposed()
-            for i, value in enumerate((found.forward, found.backward, found.end, found.after)):
-                out[i, mine] += value
-            norms = times.seconds("tp", "all_reduce", has.replicated * self.job.precision.grad) * (has.replicated > 0)
-            sums = float(norms.sum() if shape.dp > 1 else norms[-1])  # waited for at once, or at the end
-            out[1 if zero >= 2 else 2, mine] += sums * many.sequence[mine]
-        return out
-
-    def _tie(self, shape: Shape, many: Variants, times: MeshTimes) -> Floats:
-        """The gradients of a matrix that both ends hold, summed after everything else."""
-        if shape.pp == 1 or not self.job.model.tied:
-            return np.zeros(len(many))
-        whole = unit_size(self.job.model, shape.tp, TOKENS)
-        elements = np.where(many.zero > 0, -(-whole // shape.dp), whole)
-        return times.seconds("tie", "all_reduce", elements * self.job.precision.grad)
-
-    def _scalars(self, times: MeshTimes) -> float:
-        """Two doubles summed over every axis, for the loss and the gradient norm."""
-        return float(sum(times.seconds(axis, "all_reduce", 16) for axis in ("dp", "tp", "pp")))
-
-    def _step(self, shape: Shape, many: Variants, kinds: tuple[LaneKind, ...]) -> Floats:
-        """Seconds of the optimizer step, [kinds, plans]."""
-        out = np.zeros((len(kinds), len(many)))
-        for zero in np.flatnonzero(np.bincount(many.zero)).tolist():
-            if zero not in self._steps:
-                self._steps[zero] = step_costs(self.job, zero, self.cluster.backend, self.kept)
-            for k, kind in enumerate(kinds):
-                has = held(self.job, shape, kind, zero)
-                columns = self._steps[zero].columns(int(has.shard.sum()), int(has.padded.sum()), len(has.shard))
-                out[k, many.zero == zero] = self._compute(columns)
-        return out
-
-    def _mesh(self, shape: Shape) -> MeshTimes:
-        key = (shape.dp, shape.tp, shape.pp)
-        if key not in self._meshes:
-            self._meshes[key] = MeshTimes(Mesh(*key, tuple(self.job.plan.order.split("-"))), self.places)
-        return self._meshes[key]
-
-    @cached_property
-    def devices(self) -> list[Device]:
-        found = [self.cluster.device_of(rank, self.places.world) for rank in range(self.places.world)]
-        return list({id(device): device for device in found}.values())
-
-    @cached_property
-    def speed(self) -> float:
-        return min(self.cluster.speed_of(rank, self.places.world) for rank in range(self.places.world))
-
-    def _compute(self, columns: Floats) -> Floats:
-        precision = self.job.training.precision
-        each = [compute_seconds(device, precision, *columns) for device in self.devices]
-        return np.asarray(np.maximum.reduce(each) / self.speed)
-
-    def _units(self, tp: int, times: MeshTimes) -> Floats:
-        """[3 units, F B R, computing or tensor collectives, 2 sequence parallel, 3 recompute, micro-batch sizes]."""
-        key = (tp, tuple(id(cost) for cost in times.costs("tp")))
-        if key not in self._tables:
-            self._tables[key] = self._unit_table(tp, times)
-        return self._tables[key]
-
-    def _unit_table(self, tp: int, times: MeshTimes) -> Floats:
-        plan, fixed = self.job.plan, self.space.fixed
-        table = np.zeros((3, 3, 2, 2, 3, len(self.sizes_of_batch)))
-        scatters = [False, True] if tp > 1 and self.job.model.seq % tp == 0 else [False]
-        if "sequence_parallel" in fixed:
-            scatters = [plan.sequence_parallel and tp > 1]
-        chosen = [plan.recompute] if "recompute" in fixed else list(RECOMPUTES)
-        for scatter in scatters:
-            for recompute in chosen:
-                for u, unit in enumerate(UNITS):
-                    found = self._passes(unit, tp, scatter, recompute, times)
-                    table[u, :, :, int(scatter), RECOMPUTES.index(recompute)] = found
-        return table
-
-    def _passes(self, unit: str, tp: int, scatter: bool, recompute: Recompute, times: MeshTimes) -> Floats:
-        """[F B R, computing or tensor collectives, sizes]. R: what a backward costs more than without recomputation."""
-        forward = self._pass("forward", unit, tp, scatter, "none", times)
-        backward = self._pass("backward", unit, tp, scatter, "none", times)
-        again = np.zeros_like(forward)
-        if recompute == "full" and unit == "block":
-            again = forward
-        elif recompute == "selective" and unit == "block":
-            again = self._pass("backward", unit, tp, scatter, "selective", times) - backward
-            forward = self._pass("forward", unit, tp, scatter, "selective", times)
-        return np.stack([forward, backward, again])
-
-    def _pass(self, kind: str, unit: str, tp: int, scatter: bool, recompute: Recompute, times: MeshTimes) -> Floats:
-        compute = self._compute(self.units.columns(kind, unit, tp, scatter, recompute, self.sizes_of_batch))
-        tensor = np.zeros_like(compute)
-        for op, nbytes in self.units.inside(kind, unit, tp, scatter, recompute):
-            tensor = tensor + times.seconds("tp", op, nbytes * self.sizes_of_batch)
-        return np.stack([compute, tensor])
+def _kind_of_lane(kinds: tuple[LaneKind, ...], pp: int) -> Numbers:
+    which = np.zeros(pp, np.int64)
+    for k, kind in enumerate(kinds):
+        which[list(kind.lanes)] = k
+    return which
 
 
 def estimate(job: Job, cluster: Cluster) -> dict[str, float]:
     """Seconds of a step by PARTS. The job must have passed `rules.check`."""
     space, shape, one = split(job)
-    found = Estimator(space, cluster, job.world_size, [shape.tp]).parts(shape, one)
+    found = Estimator(space, cluster, job.world_size, [shape.tp]).parts([(shape, one)])[0]
     return dict(zip(PARTS, found[:, 0].tolist(), strict=True))
-
-
-def _kind_of_lane(kinds: tuple[LaneKind, ...], pp: int) -> NDArray[np.int64]:
-    which = np.zeros(pp, np.int64)
-    for k, kind in enumerate(kinds):
-        which[list(kind.lanes)] = k
-    return which

@@ -1,9 +1,10 @@
-"""What every plan of a shape holds at most, in closed form: the peaks of `engine.prediction.peak_memory` without its
-programs.
+"""What every plan of a shape holds at most: the peaks of `engine.prediction.peak_memory` without whole programs.
+
+Activations are counted along the order of the schedule, everything else in closed form.
 
 Bytes are those of the pipeline rank with the highest total. State is exact. The total is the sum of the categories' own
 peaks, which fall almost together: a percent or two above the true peak on average. Interleaved stages with many
-messages in flight have their peaks apart, and there it may be 15 % above.
+messages in flight and split backwards of recomputed blocks have their peaks apart, and there it may be 20 % above.
 """
 
 from __future__ import annotations
@@ -15,13 +16,30 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.job.job import Job, Plan
-from engine.planner.estimate.distinct_stages import LaneKind, held, in_use, lane_kinds
+from engine.job.job import Job, Model, Plan
+from engine.job.schedules import SCHEDULES
+from engine.model.units import output_bytes
+from engine.planner.estimate.distinct_stages import (
+    LaneKind,
+    held,
+    in_use,
+    lane_kinds,
+    stage_units,
+    whole_backwards,
+)
+from engine.planner.estimate.places import numbered
 from engine.planner.plans import RECOMPUTES, Shape, Space, Variants
-from engine.prediction.formulas import activation_bytes, in_flight_formula, kept_bytes, message_bytes
+from engine.prediction.formulas import (
+    activation_bytes,
+    held_for_weight_bytes,
+    in_flight_formula,
+    kept_bytes,
+)
+from engine.program.kinds import Kind
 
 Numbers = NDArray[np.int64]
 CATEGORIES = ("params", "grads", "optimizer", "activations", "gathered", "buffers")
+PARTS = (Kind.FORWARD, Kind.BACKWARD, Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT)
 RECEIVED = 1
 """Messages received ahead. Besides them a rank holds those sent and not known to have arrived: one for every forward
 whose gradient has not come back."""
@@ -31,18 +49,20 @@ whose gradient has not come back."""
 class Sizes:
     """Bytes for one sequence a micro-batch, which all are proportional to it.
 
-    kept, whole: [3 units, 2 sequence parallel, 3 recompute], left by a forward, and saved once recomputed.
+    kept, whole, left: [3 units, 2 sequence parallel, 3 recompute], left by a forward, saved once recomputed, and left
+    by the input part of a split backward.
     message: [2 sequence parallel].
     """
 
     kept: Numbers
     whole: Numbers
+    left: Numbers
     message: Numbers
 
 
 def sizes(job: Job, tp: int) -> Sizes:
     """Of units of the job under tensor-parallel degree `tp`."""
-    kept, whole, message = np.zeros((3, 2, 3), np.int64), np.zeros((3, 2, 3), np.int64), np.zeros(2, np.int64)
+    (kept, whole, left), message = np.zeros((3, 3, 2, 3), np.int64), np.zeros(2, np.int64)
     training = dataclasses.replace(job.training, batch=1)
     for scatter in range(2 if tp > 1 and job.model.seq % tp == 0 else 1):
         for r, recompute in enumerate(RECOMPUTES):
@@ -50,26 +70,30 @@ def sizes(job: Job, tp: int) -> Sizes:
                 job.plan, dp=1, tp=tp, microbatches=1, sequence_parallel=bool(scatter), recompute=recompute
             )
             one = dataclasses.replace(job, plan=plan, training=training)
-            message[scatter] = message_bytes(one)
+            message[scatter] = output_bytes(one, "block0")
             for u, unit in enumerate(("embedding", "block0", "head")):
                 kept[u, scatter, r], whole[u, scatter, r] = kept_bytes(one, unit), activation_bytes(one, unit)
-    return Sizes(kept, whole, message)
+                left[u, scatter, r] = held_for_weight_bytes(one, unit)
+    return Sizes(kept, whole, left, message)
 
 
 def peaks(space: Space, shape: Shape, many: Variants, unit: Sizes) -> Numbers:
     """Bytes on the worst pipeline rank of each plan, [categories, plans]."""
-    of_kinds = [_lane(space, shape, many, unit, kind) for kind in lane_kinds(space.job, shape)]
+    rounds = np.unique(_rounds(shape, many), return_inverse=True)
+    of_kinds = [_lane(space, shape, many, unit, kind, rounds) for kind in lane_kinds(space.job, shape)]
     stacked = np.stack(of_kinds)
     worst = stacked.sum(axis=1).argmax(axis=0)
     return np.asarray(stacked[worst, :, np.arange(len(many))].T)
 
 
-def _lane(space: Space, shape: Shape, many: Variants, unit: Sizes, kind: LaneKind) -> Numbers:
+def _lane(
+    space: Space, shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, rounds: tuple[Numbers, Numbers]
+) -> Numbers:
     """[categories, plans] of the first pipeline rank of a kind, which of all of them holds most micro-batches."""
     job = space.job
     size = space.job.training.batch // shape.dp // many.microbatches
     out = np.zeros((len(CATEGORIES), len(many)), np.int64)
-    out[3] = _activations(shape, many, unit, kind, job) * size
+    out[3] = _activations(shape, many, unit, kind, job, rounds) * size
     if shape.pp > 1:
         unproven = _micro_batches(job, shape, kind.lanes[0], many.microbatches)
         if shape.pp == 2:  # both neighbours are one rank, so that every message says something about the others
@@ -106,21 +130,37 @@ def _most_reduced(padded: Numbers, shard: Numbers) -> int:
     return int(max(both[i] + both[i + 1] for i in range(len(both) - 1)))
 
 
-def _activations(shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, job: Job) -> Numbers:
+def _activations(
+    shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, job: Job, rounds: tuple[Numbers, Numbers]
+) -> Numbers:
     """Bytes at the peak for one sequence a micro-batch."""
-    kept = unit.kept[:, many.sequence, many.recompute]
-    again = np.maximum(unit.whole[1, many.sequence, many.recompute] - kept[1], 0)  # a block that is computed again
-    if shape.schedule == "interleaved":
-        peak = np.zeros(len(many), np.int64)
-        for rounds in np.unique(np.minimum(many.microbatches // shape.pp, 2)):
-            mine = np.minimum(many.microbatches // shape.pp, 2) == rounds
-            peak[mine] = (_in_flight(shape.pp, shape.chunks, kind, int(rounds)) @ kept[:, mine]).max(axis=0)
-    else:
-        at_once = _micro_batches(job, shape, kind.lanes[0], many.microbatches)
-        peak = at_once * (kind.counts @ kept)
-    if not kind.last:
-        return np.asarray(peak + again)
-    return np.asarray(peak + np.maximum(again - kept[2], 0))  # the head's are gone before a block is computed again
+    kept, whole, left = (of[:, many.sequence, many.recompute] for of in (unit.kept, unit.whole, unit.left))
+    again = np.maximum(whole[1] - kept[1], 0)  # a block that is computed again
+    # the head's are gone before a block is computed again
+    first = np.maximum(again - kept[2], 0) if kind.last else again
+    last = np.where(again > 0, np.maximum(whole[1] - left[1], 0), 0)
+    held_by = np.concatenate([kept, left, [first, last]])
+    peak = np.zeros(len(many), np.int64)
+    lanes = dict.fromkeys((kind.lanes[0], kind.lanes[-1]))  # what the others hold lies between these two
+    for i, m in enumerate(rounds[0].tolist()):
+        mine = np.flatnonzero(rounds[1] == i)
+        peak[mine] = np.max([(_moments(job, shape, m, z) @ held_by[:, mine]).max(axis=0) for z in lanes], axis=0)
+    return peak
+
+
+def _rounds(shape: Shape, many: Variants) -> Numbers:
+    """The number of micro-batches to look at for each plan: more than two rounds repeat the second one."""
+    if _grows(shape, many):
+        return many.microbatches
+    return np.minimum(many.microbatches, 2 * shape.pp + many.microbatches % shape.pp)
+
+
+def _grows(shape: Shape, many: Variants) -> bool:
+    """Whether a rank holds the more the more micro-batches there are, as under GPipe."""
+    held = SCHEDULES[shape.schedule].in_flight
+    most = int(many.microbatches.max())
+    few = min(most, 2 * shape.pp + most % shape.pp)
+    return held is None or held(shape.pp, most, shape.chunks, 0) > held(shape.pp, few, shape.chunks, 0)
 
 
 def _micro_batches(job: Job, shape: Shape, lane: int, microbatches: Numbers) -> Numbers:
@@ -135,18 +175,47 @@ def _at_once(schedule: str, pp: int, chunks: int, microbatches: int, lane: int) 
     return in_flight_formula(Job(plan=Plan(schedule=schedule, pp=pp, chunks=chunks, microbatches=microbatches)), lane)
 
 
-@lru_cache(maxsize=4096)
-def _in_flight(p: int, v: int, kind: LaneKind, rounds: int) -> Numbers:
-    """Interleaved: embeddings, blocks and heads in flight whenever a forward has just been added, [moments, 3].
+def _moments(job: Job, shape: Shape, microbatches: int, lane: int) -> Numbers:
+    """What a pipeline rank holds from time to time, [moments, 8]: embeddings, blocks and heads between their forward
+    and their backward, and between the two parts of it; whether a block may be computed again next, and whether one
+    has been for an input part."""
+    held, (least, most) = SCHEDULES[shape.schedule].in_flight, SCHEDULES[shape.schedule].chunks
+    if held and least == most == 1 and whole_backwards(shape.schedule):
+        units, home = stage_units(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks)
+        mine = units[home == lane].sum(axis=0) * held(shape.pp, microbatches, 1, lane)
+        return np.array([[*mine, 0, 0, 0, 1, 0]])
+    return _counted(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks, microbatches, lane)
 
-    Two rounds of p micro-batches show all there is; more repeat them.
-    """
-    z = kind.lanes[0]
-    chunk = np.arange(rounds * v * p) // p % v
-    held_by = np.zeros((v, 3), np.int64)
-    held_by[:, 1] = kind.blocks
-    held_by[0, 0], held_by[-1, 2] = kind.first, kind.last
-    ups = np.cumsum(held_by[chunk], axis=0)
-    downs = np.concatenate([np.zeros((1, 3), np.int64), np.cumsum(held_by[v - 1 - chunk], axis=0)])
-    warmup = min((v - 1) * p + 2 * (p - 1 - z), len(chunk) - 1)
-    return np.unique(ups[warmup:] - downs[: len(chunk) - warmup], axis=0)
+
+@lru_cache(maxsize=16384)
+def _counted(
+    model: Model, partition: tuple[int, ...] | None, schedule: str, pp: int, chunks: int, microbatches: int, lane: int
+) -> Numbers:
+    """Counted along the order of the pipeline rank."""
+    units, _ = stage_units(model, partition, schedule, pp, chunks)
+    none = np.zeros_like(units)
+    split = units * (0, 1, 1)  # an embedding's backward comes whole, with the input parts
+    table = np.concatenate(
+        [
+            np.concatenate(change, axis=1)
+            for change in ((units, none), (-units, none), (-units, split), (none, -split))  # in the order of PARTS
+        ]
+    )
+    kinds, stage = _order(schedule, pp, chunks, microbatches)[lane]
+    held_now = np.cumsum(table[kinds * len(units) + stage], axis=0)
+    after = np.append(kinds[1:], PARTS.index(Kind.BACKWARD_WEIGHT))
+    falls = after != PARTS.index(Kind.FORWARD)
+    begins = (after == PARTS.index(Kind.BACKWARD)) | (after == PARTS.index(Kind.BACKWARD_INPUT))
+    marks = np.stack([begins, kinds == PARTS.index(Kind.BACKWARD_INPUT)], axis=1)
+    found = np.concatenate([held_now, marks], axis=1)[falls]
+    return np.asarray(found[numbered(found)[1]])
+
+
+@lru_cache(maxsize=256)
+def _order(schedule: str, pp: int, chunks: int, microbatches: int) -> tuple[tuple[Numbers, Numbers], ...]:
+    """(place in PARTS, stage) of what every pipeline rank does, in its order."""
+    place = {kind: i for i, kind in enumerate(PARTS)}
+    return tuple(
+        (np.array([place[a.kind] for a in lane]), np.array([a.stage for a in lane], np.int64))
+        for lane in SCHEDULES[schedule].order(pp, microbatches, chunks)
+    )

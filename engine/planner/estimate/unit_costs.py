@@ -18,15 +18,18 @@ from numpy.typing import NDArray
 from engine.cluster.collectives import full_bytes
 from engine.job.job import Job, Model, Plan, Recompute, Training
 from engine.model.buckets import lane_buckets
-from engine.planner.estimate.distinct_stages import UNITS
-from engine.prediction.op_templates.template_cache import step_template, unit_templates
+from engine.planner.estimate.outline import UNITS
+from engine.prediction.op_templates.template_cache import alone_templates, unit_templates
 from engine.prediction.op_templates.templates import Template
 from engine.prediction.replay.op_seconds import COSTS
+from engine.program.kinds import Kind
+from engine.program.program import Action
 
 Floats = NDArray[np.float64]
 Inside = tuple[tuple[str, int], ...]
 """(operation, bytes of its full tensor for one sequence) of the collectives inside a computation."""
 ANCHORS = (1, 2, 4)
+SPLIT = (Kind.BACKWARD_INPUT.name, Kind.BACKWARD_WEIGHT.name)
 
 
 @dataclass(eq=False)
@@ -38,7 +41,7 @@ class UnitCosts:
     backend: str
     kept: Path | None = None
     """Where templates are kept, see `engine.prediction.op_templates.template_cache`."""
-    _known: dict[tuple[int, int, bool, Recompute], dict[tuple[str, str], Template]] = field(default_factory=dict)
+    _known: dict[tuple[int, int, bool, Recompute, bool], dict[tuple[str, str], Template]] = field(default_factory=dict)
 
     def columns(self, kind: str, unit: str, tp: int, scatter: bool, recompute: Recompute, size: Floats) -> Floats:
         """The columns of COSTS for micro-batches of so many sequences, [costs, sizes]."""
@@ -58,7 +61,7 @@ class UnitCosts:
         if tp == 1:
             return ()
         t = max(self._splits(scatter))
-        template = self._templates(t, 1, scatter, recompute)[kind, unit]
+        template = self._templates(t, 1, scatter, recompute, kind in SPLIT)[kind, unit]
         return tuple((p.op, int(full_bytes(p.op, t, p.cost.logical_bytes))) for p in template[1:])
 
     def _splits(self, scatter: bool) -> list[int]:
@@ -66,15 +69,17 @@ class UnitCosts:
         return [t for t in self.tps if t > 1 and not (scatter and self.job.model.seq % t)]
 
     def _executed(self, tp: int, b: int, scatter: bool, recompute: Recompute, kind: str, unit: str) -> Floats:
-        piece = self._templates(tp, b, scatter, recompute)[kind, unit][0]
+        piece = self._templates(tp, b, scatter, recompute, kind in SPLIT)[kind, unit][0]
         return np.array([getattr(piece.cost, name) for name in COSTS], np.float64)
 
-    def _templates(self, tp: int, b: int, scatter: bool, recompute: Recompute) -> dict[tuple[str, str], Template]:
-        key = (tp, b, scatter, recompute)
+    def _templates(
+        self, tp: int, b: int, scatter: bool, recompute: Recompute, split: bool
+    ) -> dict[tuple[str, str], Template]:
+        key = (tp, b, scatter, recompute, split)
         if key not in self._known:
             plan = Plan(tp=tp, microbatches=1, sequence_parallel=scatter, recompute=recompute)
             one = dataclasses.replace(self.job, plan=plan, training=dataclasses.replace(self.job.training, batch=b))
-            self._known[key] = unit_templates(one, self.backend, self.kept)
+            self._known[key] = unit_templates(one, self.backend, self.kept, split)
         return self._known[key]
 
 
@@ -83,7 +88,7 @@ assert UNITS == ("embedding", "block", "head")  # the unit kinds that templates 
 
 @dataclass(frozen=True, eq=False)
 class StepCosts:
-    """The optimizer step of one ZeRO stage. per: touched bytes per element of shards, of whole buckets, and constant.
+    """The norm or an update of a ZeRO stage. per: touched bytes per element of shards, of whole buckets, and constant.
 
     operators: per bucket, and constant. Nothing in it multiplies matrices.
     """
@@ -91,29 +96,36 @@ class StepCosts:
     per: Floats
     operators: Floats
 
-    def columns(self, shard: int, whole: int, buckets: int) -> Floats:
-        """The columns of COSTS."""
+    def columns(self, shard: Floats, whole: Floats, buckets: int) -> Floats:
+        """The columns of COSTS, [costs, plans]. shard, whole: elements of each plan's shards and buckets."""
         costs = {
-            "touched_bytes": float(self.per @ (shard, whole, 1)),
-            "operators": float(self.operators @ (buckets, 1)),
+            "touched_bytes": self.per @ np.stack([shard, whole, np.ones_like(shard)]),
+            "operators": np.full(len(shard), float(self.operators @ (buckets, 1))),
         }
-        return np.array([costs.get(name, 0.0) for name in COSTS])
+        return np.stack([costs.get(name, np.zeros(len(shard))) for name in COSTS])
 
 
-def step_costs(job: Job, zero: int, backend: str, kept: Path | None = None) -> StepCosts:
-    """Found by executing the steps of small models: it only matters how many elements and buckets there are."""
-    rows, touched, operators = [], [], []
+def step_costs(job: Job, zero: int, backend: str, kept: Path | None = None) -> dict[Kind, StepCosts]:
+    """Of the gradient norm and of an update, found by executing those of small models.
+
+    It only matters how many elements and buckets there are.
+    """
+    rows: dict[Kind, list[tuple[int, ...]]] = {Kind.NORM: [], Kind.UPDATE: []}
     for layers, dp in ((1, 2), (3, 2), (3, 4)):
         model = Model(layers=layers, hidden=64, heads=1, seq=16, vocab=256)
         plan = Plan(dp=dp, zero=zero, microbatches=1)
         training = Training(batch=dp, precision=job.training.precision, clip=job.training.clip)
         small = Job(model=model, plan=plan, training=training)
-        buckets = lane_buckets(small, 0)
-        cost = step_template(small, 0, backend, kept)[0].cost
-        rows.append((sum(b.shard for b in buckets), sum(b.padded for b in buckets), 1, len(buckets)))
-        touched.append(cost.touched_bytes)
-        operators.append(cost.operators)
-    table = np.array(rows, np.float64)
-    per = np.linalg.lstsq(table[:, :3], np.array(touched, np.float64), rcond=None)[0]
-    each = np.linalg.lstsq(table[:, [3, 2]], np.array(operators, np.float64), rcond=None)[0]
-    return StepCosts(np.asarray(per, np.float64), np.asarray(each, np.float64))
+        buckets = {b.name: b for b in lane_buckets(small, 0)}
+        actions = [Action(Kind.NORM), *(Action(Kind.UPDATE, name) for name in buckets)]
+        for a, (piece, *_) in alone_templates(small, 0, actions, backend, kept).items():
+            mine = [buckets[a.unit]] if a.unit else list(buckets.values())
+            shard, whole = sum(b.shard for b in mine), sum(b.padded for b in mine)
+            rows[a.kind].append((shard, whole, 1, len(mine), piece.cost.touched_bytes, piece.cost.operators))
+    found = {}
+    for kind, measured in rows.items():
+        table = np.array(measured, np.float64)
+        per = np.linalg.lstsq(table[:, :3], table[:, 4], rcond=None)[0]
+        each = np.linalg.lstsq(table[:, [3, 2]], table[:, 5], rcond=None)[0]
+        found[kind] = StepCosts(np.asarray(per, np.float64), np.asarray(each, np.float64))
+    return found

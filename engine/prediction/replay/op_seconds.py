@@ -39,8 +39,8 @@ def costs_on(cluster: Cluster, world_size: int, precision: str = "fp32") -> Call
 
 def _host(rows: StepRows, cluster: Cluster, world_size: int) -> NDArray[np.float64]:
     """Seconds that each row's rank takes to get to its next row, where the rank's device has to wait for its host."""
-    seconds = np.zeros(int(rows.ranks.max()) + 1)
-    for rank in rows.ranks.tolist():
+    seconds = np.zeros(max(rows.ranks) + 1)
+    for rank in rows.ranks:
         seconds[rank] = cluster.device_of(rank, world_size).host_s / cluster.speed_of(rank, world_size)
     return seconds[rows.rank]
 
@@ -48,8 +48,8 @@ def _host(rows: StepRows, cluster: Cluster, world_size: int) -> NDArray[np.float
 def _own(rows: StepRows, cluster: Cluster, world_size: int, precision: str) -> NDArray[np.float64]:
     """Seconds of each computation on its rank's device; 0 for other rows."""
     columns = np.stack([rows.ints(name) for name in COSTS])
-    devices = {rank: cluster.device_of(rank, world_size) for rank in rows.ranks.tolist()}
-    speed = np.ones(int(rows.ranks.max()) + 1)
+    devices = {rank: cluster.device_of(rank, world_size) for rank in rows.ranks}
+    speed = np.ones(max(rows.ranks) + 1)
     for rank in devices:
         speed[rank] = cluster.speed_of(rank, world_size)
     seconds = np.zeros(len(rows))

@@ -95,7 +95,7 @@ def _groups(rows: StepRows) -> tuple[Numbers, Numbers]:
 
 def _message_keys(rows: StepRows, these: Numbers) -> tuple[Numbers, Numbers]:
     """For each message row: a number for its kind, source and destination, and one for the very message."""
-    values, begins = rows.peers
+    values, begins = rows.flat_peers
     rank = rows.rank[these]
     a, b = values[begins[these]], values[begins[these] + 1]
     other = rows.recorded_as[np.where(a == rank, b, a)]

@@ -20,7 +20,8 @@ from engine.cluster.cluster import Cluster
 from engine.job.job import Job
 from engine.prediction.replay.memory import Anchored, anchored
 from engine.prediction.replay.op_seconds import costs_on
-from engine.prediction.replay.rows import StepRows, step_rows, step_to_show, whole
+from engine.prediction.replay.rows import StepRows, whole
+from engine.prediction.replay.steps import step_rows, step_to_show
 from engine.prediction.replay.timing import PS, Graph, Seconds, graph
 from engine.recording.columns import table_of
 from engine.recording.tables import MetricRow, Recorded, Recording

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.prediction.replay.rows import StepRows
 from engine.program.kinds import COLLECTIVE
 from engine.recording.tables import Recording
 from lab.analysis.step.idle import idle_spans
 from lab.analysis.step.overlap import blocking
-from lab.analysis.step.step_ops import StepOps, step_ops, window_of
+from lab.analysis.step.step_ops import step_ops, window_of
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def activities(recording: Recording, step: int, at_ns: int) -> dict[int, Activit
     return found
 
 
-def _working(ops: StepOps, rows: np.ndarray) -> Activity:
+def _working(ops: StepRows, rows: np.ndarray) -> Activity:
     """Of the rows that run now, the one the compute stream stands in: a collective inside an action comes first."""
     inside = [row for row in rows.tolist() if blocking(ops)[row]]
     action = next((row for row in rows.tolist() if ops.is_compute[row]), None)

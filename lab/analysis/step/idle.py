@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from engine.job.job import Job
 from engine.job.mesh import AXES
 from engine.prediction import formulas
+from engine.prediction.replay.rows import Mask, Numbers, StepRows
 from engine.recording.tables import Recording
 from lab.analysis.step.intervals import Spans, spans, without
-from lab.analysis.step.step_ops import Mask, Numbers, StepOps, step_ops, window_of
+from lab.analysis.step.step_ops import step_ops, window_of
 from lab.wording import axis_name
 
 CAUSES = ("dependency", "transfer", "straggler", "done", "host")
@@ -45,16 +46,16 @@ class Idle:
     of: str = ""
 
 
-def busy(ops: StepOps, rows: slice) -> Spans:
+def busy(ops: StepRows, rows: slice) -> Spans:
     """When a rank's compute stream works: forward, backward and step, less the time blocked in waits."""
     work, blocked = ops.is_compute[rows], standing(ops)[rows]
     start, end = ops.start[rows], ops.end[rows]
     return without(spans(start[work], end[work]), spans(start[blocked], end[blocked]))
 
 
-def standing(ops: StepOps) -> Mask:
+def standing(ops: StepRows) -> Mask:
     """Rows in which a rank only waits: its waits, and communication inside the optimizer step."""
-    return ops.is_wait & ops.on_compute | ops.in_step
+    return ops.is_wait & ops.on_compute | ops.in_norm
 
 
 def bubble(recording: Recording, job: Job, step: int) -> float:
@@ -101,7 +102,7 @@ def idle_by_awaited(recording: Recording, step: int) -> dict[tuple[str, str], fl
     return dict(found)
 
 
-def idle_spans(ops: StepOps) -> Sequence[Idle]:
+def idle_spans(ops: StepRows) -> Sequence[Idle]:
     """Every stretch of idle time of a step, rank by rank in the order of time; none overlap.
 
     Found once for these rows: tables, sentences and timelines all ask.
@@ -111,10 +112,10 @@ def idle_spans(ops: StepOps) -> Sequence[Idle]:
     return _found[ops]
 
 
-_found: WeakKeyDictionary[StepOps, Sequence[Idle]] = WeakKeyDictionary()
+_found: WeakKeyDictionary[StepRows, Sequence[Idle]] = WeakKeyDictionary()
 
 
-def _idle_spans(ops: StepOps) -> list[Idle]:
+def _idle_spans(ops: StepRows) -> list[Idle]:
     why, stands, gaps = _Reasons(ops), standing(ops) & (ops.end > ops.start), _gaps(ops)
     found: list[Idle] = []
     for rank, rows in ops.by_rank():
@@ -124,7 +125,7 @@ def _idle_spans(ops: StepOps) -> list[Idle]:
     return found
 
 
-def _gaps(ops: StepOps) -> dict[int, list[Idle]]:
+def _gaps(ops: StepRows) -> dict[int, list[Idle]]:
     """Rank → time of the step's window in which its compute stream has no row at all."""
     (first, room), (start, end) = _room(ops), window_of(ops)
     windows = np.arange(len(ops.ranks), dtype=np.int64)[:, None] * room + (np.array([start, end]) - first)
@@ -137,13 +138,13 @@ def _gaps(ops: StepOps) -> dict[int, list[Idle]]:
     return found
 
 
-def _room(ops: StepOps) -> tuple[int, int]:
+def _room(ops: StepRows) -> tuple[int, int]:
     """(first ns of any row, ns from one rank to the next where ranks lie side by side)."""
     first = int(ops.start.min())
     return first, int(ops.end.max()) - first + 1
 
 
-def _side_by_side(ops: StepOps, rows: Mask) -> Spans:
+def _side_by_side(ops: StepRows, rows: Mask) -> Spans:
     """Merged spans of rows, rank after rank on one line, so that one sweep does for all of them."""
     first, room = _room(ops)
     at = np.searchsorted(np.array(ops.ranks, np.int64), ops.rank[rows]) * room - first
@@ -154,7 +155,7 @@ _NO_WORK = "nothing left to do, other ranks are still in this step"
 _HOST = "between two operations: Python, or waiting for a processor core"
 
 
-def _codes(ops: StepOps, name: str) -> Numbers:
+def _codes(ops: StepRows, name: str) -> Numbers:
     """A number for each word of a column, the same for the same word."""
     return np.asarray(pc.dictionary_encode(ops.table[name].combine_chunks()).indices.to_numpy(), np.int64)
 
@@ -164,9 +165,9 @@ class _Reasons:
     ranks.
     """
 
-    def __init__(self, ops: StepOps) -> None:
+    def __init__(self, ops: StepRows) -> None:
         self.ops = ops
-        self.awaited = np.where(ops.in_step, np.arange(len(ops.rank)), ops.find(ops.rank, ops.ref))
+        self.awaited = np.where(ops.in_norm, np.arange(len(ops.rank)), ops.ref)
         self.members = self._members()
         self.computations = {rank: self._computations(rows) for rank, rows in ops.by_rank()}
 
@@ -225,7 +226,7 @@ class _Reasons:
         """
         o = self.ops
         rows = np.flatnonzero(~o.on_compute)
-        message = o.among("op", ["message"])[rows]
+        message = o.among("op", "message")[rows]
         other = np.full(len(rows), -1, np.int64)
         other[message] = [o.other_end(row) for row in rows[message].tolist()]
         streams = np.where(message, _codes(o, "kind")[rows], -1 - _codes(o, "stream")[rows])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.program.kinds import names_where
+from engine.prediction.replay.rows import Mask, Numbers, StepRows
 from engine.recording.tables import Recording
 from lab.analysis.step.intervals import Spans, both, length, spans, without
-from lab.analysis.step.step_ops import Mask, Numbers, StepOps, step_ops
+from lab.analysis.step.step_ops import step_ops
 from lab.wording import axis_order
 
 
@@ -33,14 +33,14 @@ def overlap(recording: Recording, step: int) -> dict[str, float]:
     return {axis: hidden[axis] / total[axis] for axis in axes if total[axis]}
 
 
-def communicating(ops: StepOps) -> tuple[Mask, Numbers]:
+def communicating(ops: StepRows) -> tuple[Mask, Numbers]:
     """(rows that count as communication time, when each starts); they end where the row ends.
 
     A collective counts from its issue to its completion. A message counts at its receiver, from when it was
     both sent and asked for until it was there; a message found waiting counts until it was picked up, for
     nobody saw it arrive.
     """
-    counted = ~ops.on_compute & ~ops.among("kind", names_where(lambda kind: kind.sends))
+    counted = ~ops.on_compute & ~ops.is_send
     start = ops.start.copy()
     received = np.fromiter(ops.sent_by.keys(), np.int64, len(ops.sent_by))
     sent = np.fromiter(ops.sent_by.values(), np.int64, len(ops.sent_by))
@@ -48,19 +48,19 @@ def communicating(ops: StepOps) -> tuple[Mask, Numbers]:
     return counted, start
 
 
-def computing_spans(ops: StepOps, rows: slice) -> Spans:
+def computing_spans(ops: StepRows, rows: slice) -> Spans:
     """When a rank really computes: its actions, less what blocks inside them."""
     work, blocked = ops.is_compute[rows], (ops.is_wait & ops.on_compute | blocking(ops))[rows]
     start, end = ops.start[rows], ops.end[rows]
     return without(spans(start[work], end[work]), spans(start[blocked], end[blocked]))
 
 
-def blocking(ops: StepOps) -> Mask:
+def blocking(ops: StepRows) -> Mask:
     """Communication inside a computation: the compute stream stands still meanwhile."""
     return ~ops.on_compute & (ops.parent >= 0)
 
 
-def computing_ns(ops: StepOps, rows: slice) -> dict[str, int]:
+def computing_ns(ops: StepRows, rows: slice) -> dict[str, int]:
     """ns that a rank really computes (see `computing_spans`), by kind of action."""
     computing = computing_spans(ops, rows)
     kind, work = ops.kind[rows], ops.is_compute[rows]
@@ -72,7 +72,7 @@ def computing_ns(ops: StepOps, rows: slice) -> dict[str, int]:
     }
 
 
-def core_waits_ns(ops: StepOps, rows: slice) -> dict[str, int]:
+def core_waits_ns(ops: StepRows, rows: slice) -> dict[str, int]:
     """ns in which a rank seems to compute but its main thread has no core: time(computing) − its processor time.
 
     By kind of action; 0 where processor time was not recorded.
@@ -85,7 +85,7 @@ def core_waits_ns(ops: StepOps, rows: slice) -> dict[str, int]:
     }
 
 
-def core_wait_ns(ops: StepOps, rows: slice) -> int:
+def core_wait_ns(ops: StepRows, rows: slice) -> int:
     """The same, of all kinds together."""
     return sum(core_waits_ns(ops, rows).values())
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from engine.prediction.replay.rows import recorded_steps
+from engine.prediction.replay.rows import StepRows
+from engine.prediction.replay.steps import recorded_steps
 from engine.recording.tables import Recording
-from lab.analysis.step.step_ops import NoStep, StepOps, step_ops, window_of
+from lab.analysis.step.step_ops import NoStep, step_ops, window_of
 from lab.analysis.step.time_breakdown import PART_NAMES, PARTS, step_parts
 from lab.wording import longer, seconds
 
@@ -107,6 +108,6 @@ def _step_of(predicted: Recording, step: int) -> int:
     return step if step in steps else steps[0]
 
 
-def _length(ops: StepOps) -> int:
+def _length(ops: StepRows) -> int:
     start, end = window_of(ops)
     return end - start

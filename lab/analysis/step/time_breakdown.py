@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from engine.prediction.replay.rows import StepRows
 from engine.program.kinds import KINDS
 from engine.recording.tables import Recording
 from lab.analysis.step.idle import CAUSES, idle_spans
 from lab.analysis.step.intervals import length, spans
 from lab.analysis.step.overlap import blocking, computing_ns, core_waits_ns
-from lab.analysis.step.step_ops import StepOps, step_ops, window_of
+from lab.analysis.step.step_ops import step_ops, window_of
 
 WORK = ("forward", "recompute", "backward", "step")
 PARTS = (*WORK, "layer", "core", *CAUSES)
@@ -40,7 +41,7 @@ def step_shares(recording: Recording, step: int) -> dict[str, float]:
     return {name: sum(parts[rank][name] * ops.weight[rank] for rank in ops.ranks) / whole for name in PARTS}
 
 
-def step_parts(ops: StepOps) -> dict[int, dict[str, int]]:
+def step_parts(ops: StepRows) -> dict[int, dict[str, int]]:
     """Rank → ns of each part; they add up to the step's length."""
     found = {rank: _work(ops, rows) for rank, rows in ops.by_rank()}
     for idle in idle_spans(ops):
@@ -48,12 +49,12 @@ def step_parts(ops: StepOps) -> dict[int, dict[str, int]]:
     return found
 
 
-def _work(ops: StepOps, rows: slice) -> dict[str, int]:
+def _work(ops: StepRows, rows: slice) -> dict[str, int]:
     found = dict.fromkeys(PARTS, 0)
     waited = core_waits_ns(ops, rows)
     for kind, computing in computing_ns(ops, rows).items():
         found[KINDS[kind].work] += computing - waited[kind]
-    inside = (blocking(ops) & ~ops.in_step)[rows]
+    inside = (blocking(ops) & ~ops.in_norm)[rows]
     found["layer"] = length(spans(ops.start[rows][inside], ops.end[rows][inside]))
     found["core"] = sum(waited.values())
     return found

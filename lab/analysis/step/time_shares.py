@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from engine.prediction.replay.rows import StepRows
 from engine.recording.tables import Recording
 from lab.analysis.step.idle import idle_by_cause
 from lab.analysis.step.intervals import length, spans
 from lab.analysis.step.overlap import blocking, computing_spans, core_wait_ns
-from lab.analysis.step.step_ops import StepOps, step_ops
+from lab.analysis.step.step_ops import step_ops
 
 
 def time_shares(recording: Recording, step: int) -> dict[int, dict[str, float]]:
@@ -18,8 +19,8 @@ def time_shares(recording: Recording, step: int) -> dict[int, dict[str, float]]:
     return {rank: {**_working(ops, rows), **idle[rank]} for rank, rows in ops.by_rank()}
 
 
-def _working(ops: StepOps, rows: slice) -> dict[str, float]:
-    inside = (blocking(ops) & ~ops.in_step)[rows]
+def _working(ops: StepRows, rows: slice) -> dict[str, float]:
+    inside = (blocking(ops) & ~ops.in_norm)[rows]
     layer = length(spans(ops.start[rows][inside], ops.end[rows][inside]))
     core = core_wait_ns(ops, rows)
     computing = length(computing_spans(ops, rows)) - core

@@ -5,22 +5,29 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from engine.planner.result import Search
+from engine.planner.result import Candidate, Search
 from engine.prediction.formulas import parameters
 from lab.wording import parameter_count, percent, seconds
+
+
+def _schedule(one: Candidate) -> str:
+    """With its model chunks a rank, if there are several; without a pipeline there is none."""
+    plan = one.job.plan
+    return "" if plan.pp == 1 else plan.schedule + (f" ×{plan.chunks}" if plan.chunks > 1 else "")
 
 
 def print_search(found: Search, console: Console, top: int) -> None:
     """The best plans as a table, then why they win and what does not fit."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("", "dp·tp·pp", "v", "ZeRO", "b", "m", "SP", "redo", "step", "MFU", "GB", "idle, est.", ""):
-        table.add_column(heading, justify="left" if heading in ("dp·tp·pp", "redo", "") else "right")
+    for heading in ("", "dp·tp·pp", "schedule", "ZeRO", "b", "m", "SP", "redo", "step", "MFU", "GB", "idle, est.", ""):
+        table.add_column(heading, justify="left" if heading in ("dp·tp·pp", "schedule", "redo", "") else "right")
     for rank, one in enumerate(found.ranked[:top], 1):
         job, p = one.job, one.job.plan
         table.add_row(
-            str(rank), f"{p.dp}·{p.tp}·{p.pp}", str(p.chunks), str(p.zero), str(job.microbatch_size),
+            str(rank), f"{p.dp}·{p.tp}·{p.pp}", _schedule(one), str(p.zero), str(job.microbatch_size),
             str(p.microbatches), "on" if job.scatters_sequence else "off", p.recompute, seconds(one.seconds),
-            percent(one.mfu), f"{one.bytes / 1e9:.1f}", percent(one.bubble), "replayed" if one.refined else "estimated",
+            percent(one.mfu), f"{one.bytes / 1e9:.1f}", percent(one.bubble),
+            ("replayed" if one.refined else "estimated") + (f", {one.idle_gpus} GPUs idle" if one.idle_gpus else ""),
         )  # fmt: skip
     model = found.winner.job.model
     size = f"{parameter_count(parameters(found.winner.job))} ({model.layers} layers, hidden {model.hidden})"

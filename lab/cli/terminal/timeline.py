@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from engine.job.errors import Unknown
 from engine.job.mesh import Mesh
+from engine.prediction.replay.rows import StepRows
 from engine.program.kinds import KINDS, Kind
 from engine.recording.tables import Recording
 from lab.analysis.step.idle import busy
 from lab.analysis.step.intervals import Spans, both, covered, length, spans, without
 from lab.analysis.step.overlap import blocking
-from lab.analysis.step.step_ops import StepOps, step_ops, window_of
+from lab.analysis.step.step_ops import step_ops, window_of
 
 IDLE, COMMUNICATION = "idle", "communication"
 _STYLE_OF_ROLE = {
@@ -120,7 +121,7 @@ def _chosen(mesh: Mesh, ranks: list[int]) -> list[int]:
     return chosen[: max(MAX_ROWS, mesh.pp)]
 
 
-def _line(ops: StepOps, rank: int, rows: slice, edges: NDArray[np.int64]) -> Line:
+def _line(ops: StepRows, rank: int, rows: slice, edges: NDArray[np.int64]) -> Line:
     owners = list(_owners(ops, rows))
     inside = _spans(ops, rows, blocking(ops)[rows])
     cell = np.diff(edges)
@@ -134,7 +135,7 @@ def _line(ops: StepOps, rank: int, rows: slice, edges: NDArray[np.int64]) -> Lin
     return Line(rank, pieces, length(busy(ops, rows)) / max(int(edges[-1] - edges[0]), 1), ops.weight[rank])
 
 
-def _owners(ops: StepOps, rows: slice) -> Iterator[tuple[str, int, Spans]]:
+def _owners(ops: StepRows, rows: slice) -> Iterator[tuple[str, int, Spans]]:
     """(what, micro-batch, when) of everything that can fill a cell besides idle time; the times are
     disjoint.
     """
@@ -145,12 +146,12 @@ def _owners(ops: StepOps, rows: slice) -> Iterator[tuple[str, int, Spans]]:
     for what, k in sorted({(str(a), int(b)) for a, b in zip(kind[work], microbatch[work], strict=True)}):
         yield what, k, without(_spans(ops, rows, (kind == what) & (microbatch == k)), waiting)
     # waiting for a message is idleness of the pipeline; waiting for a collective is communication in the open
-    awaited = ops.find(ops.rank[rows], ops.ref[rows])
+    awaited = ops.ref[rows]
     on_axis = np.where(awaited >= 0, ops.axis[np.maximum(awaited, 0)], "pp")
     yield COMMUNICATION, -1, _spans(ops, rows, waits & (on_axis != "pp"))
 
 
-def _spans(ops: StepOps, rows: slice, mask: NDArray[np.bool_]) -> Spans:
+def _spans(ops: StepRows, rows: slice, mask: NDArray[np.bool_]) -> Spans:
     return spans(ops.start[rows][mask], ops.end[rows][mask])
 
 

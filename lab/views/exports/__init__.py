@@ -104,7 +104,7 @@ def _refuse(run: RecordedRun, format: str, step: int | None) -> None:
     if not run.summary["steps"]:
         raise UserError(f"run {run.id} completed no step ({run.status}), so there is nothing to export.")
     if format in OF_A_STEP:
-        from engine.prediction.replay.rows import recorded_steps
+        from engine.prediction.replay.steps import recorded_steps
 
         known = recorded_steps(run.recording)
         if not known:

@@ -24,10 +24,11 @@ from typing import IO, Any
 import numpy as np
 
 from engine.cluster.operations import OPERATIONS
-from engine.prediction.replay.rows import recorded_steps
+from engine.prediction.replay.rows import StepRows
+from engine.prediction.replay.steps import recorded_steps
 from lab.analysis.recorded_run import RecordedRun
 from lab.analysis.step.overlap import blocking, communicating
-from lab.analysis.step.step_ops import StepOps, step_ops
+from lab.analysis.step.step_ops import step_ops
 from lab.views.exports.parts import Part
 from lab.views.exports.tracks import Track, Tracks, in_order_of_start
 
@@ -68,7 +69,7 @@ class _Streams:
         return mine.setdefault(track, len(mine) + 1)
 
 
-def _events(ops: StepOps, number: int, origin: int, tracks: Tracks, streams: _Streams) -> Iterator[tuple[int, Event]]:
+def _events(ops: StepRows, number: int, origin: int, tracks: Tracks, streams: _Streams) -> Iterator[tuple[int, Event]]:
     """(rank, event) of a step: its mark, then its kernels."""
     counted, start = communicating(ops)
     pieces = _pieces(ops)
@@ -92,7 +93,7 @@ def _time(start: int, end: int, origin: int) -> Event:
     return {"ts": begin, "dur": stop - begin}
 
 
-def _what(ops: StepOps, row: int, stream: int, communicates: bool) -> Event:
+def _what(ops: StepRows, row: int, stream: int, communicates: bool) -> Event:
     args: Event = {"stream": stream}
     if not communicates:
         args |= {"microbatch": int(ops.microbatch[row])}
@@ -105,11 +106,11 @@ def _what(ops: StepOps, row: int, stream: int, communicates: bool) -> Event:
     return {"name": f"ncclDevKernel_{name} {axis}", "args": args}
 
 
-def _pieces(ops: StepOps) -> dict[int, list[tuple[int, int]]]:
+def _pieces(ops: StepRows) -> dict[int, list[tuple[int, int]]]:
     """Of each computation when it really computes: less what blocks inside it. See `computing_spans`."""
     inside: dict[int, list[tuple[int, int]]] = {}
     blocks = np.flatnonzero(blocking(ops))
-    for child, parent in zip(blocks.tolist(), ops.find(ops.rank[blocks], ops.parent[blocks]).tolist(), strict=True):
+    for child, parent in zip(blocks.tolist(), ops.parent[blocks].tolist(), strict=True):
         inside.setdefault(parent, []).append((int(ops.start[child]), int(ops.end[child])))
     computing = np.flatnonzero(ops.is_compute).tolist()
     return {row: list(_between(int(ops.start[row]), int(ops.end[row]), inside.get(row, []))) for row in computing}

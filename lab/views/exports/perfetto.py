@@ -19,13 +19,14 @@ from typing import IO, Any
 import numpy as np
 
 from engine.job.mesh import Mesh, mesh_of
-from engine.prediction.replay.rows import recorded_steps
+from engine.prediction.replay.rows import StepRows
+from engine.prediction.replay.steps import recorded_steps
 from engine.program.kinds import kind_of_row
 from engine.recording.tables import CATEGORIES, Recording
 from lab.analysis.memory import memory_over_time
 from lab.analysis.recorded_run import RecordedRun
 from lab.analysis.step.overlap import communicating
-from lab.analysis.step.step_ops import StepOps, step_ops
+from lab.analysis.step.step_ops import step_ops
 from lab.views.exports.parts import Part
 from lab.views.exports.tracks import Track, Tracks, in_order_of_start
 
@@ -80,7 +81,7 @@ class _Trace:
     threads: dict[Track, int] = field(default_factory=dict)
     arrows: int = 0
 
-    def step(self, ops: StepOps, number: int) -> Iterator[Event]:
+    def step(self, ops: StepRows, number: int) -> Iterator[Event]:
         """Slices of all ranks, then the arrows between them: an arrow joins what is open at its ends."""
         _, start = communicating(ops)
         placed: dict[int, Track] = {}
@@ -125,7 +126,7 @@ def process(rank: int) -> int:
     return rank + 1
 
 
-def _names(trace: _Trace, ops: StepOps, known: set[int]) -> Iterator[Event]:
+def _names(trace: _Trace, ops: StepRows, known: set[int]) -> Iterator[Event]:
     """Names the ranks that are new, which come in pipeline order."""
     for rank in ops.ranks:
         if rank in known:
@@ -138,12 +139,12 @@ def _names(trace: _Trace, ops: StepOps, known: set[int]) -> Iterator[Event]:
         yield {"ph": "M", "name": "process_sort_index", "pid": process(rank), "args": {"sort_index": place}}
 
 
-def _details(ops: StepOps) -> Callable[[int], Event]:
+def _details(ops: StepRows) -> Callable[[int], Event]:
     """row → what a click on its slice shows: of the columns those that apply to it."""
     amounts = {name: ops.table[name].to_pylist() for name in _AMOUNTS}
     places = {name: ops.table[name].to_pylist() for name in _PLACES}
     words = {"unit": ops.unit, "axis": ops.axis}
-    inside = ops.find(ops.rank, ops.parent)
+    inside = ops.parent
 
     def details(row: int) -> Event:
         found: Event = {name: str(column[row]) for name, column in words.items() if column[row]}

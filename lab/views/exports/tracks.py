@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from engine.prediction.replay.rows import Numbers, StepRows
 from engine.program.streams import STREAMS
-from lab.analysis.step.step_ops import Numbers, StepOps
 
 STEPS = "steps"
 """The topmost track, which holds the marks of the steps; below it those of `STREAMS`."""
@@ -55,7 +55,7 @@ class Tracks:
         return Track(rank, stream, lane)
 
 
-def in_order_of_start(ops: StepOps, start: Numbers) -> Iterator[int]:
+def in_order_of_start(ops: StepRows, start: Numbers) -> Iterator[int]:
     """The rows of a step, rank by rank, by when they begin."""
     for _, rows in ops.by_rank():
         yield from (np.argsort(start[rows], kind="stable") + rows.start).tolist()

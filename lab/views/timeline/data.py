@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
+from engine.prediction.replay.rows import Numbers, StepRows
 from engine.program.kinds import Kind
 from engine.recording.tables import Recording
 from lab.analysis import CAUSES
 from lab.analysis.step.idle import Idle, idle_spans
 from lab.analysis.step.overlap import blocking
-from lab.analysis.step.step_ops import Numbers, StepOps, step_ops, typical_step
+from lab.analysis.step.step_ops import step_ops, typical_step
 from lab.views.figures.pipeline.bubble import NAMES
 from lab.views.figures.style.palette import PALETTES, Palette, ink_on
 from lab.views.figures.timeline.comparison import MEASURED, PREDICTED, comparison_title, replayed_step
@@ -175,7 +176,7 @@ def _boxes(lanes: Lanes, place: Numbers, axes: Sequence[str], texts: list[str]) 
     }
 
 
-def _details(ops: StepOps, rows: Numbers, texts: list[str]) -> Column:
+def _details(ops: StepRows, rows: Numbers, texts: list[str]) -> Column:
     """For each row the text that says what it moves and between whom, -1 for a computation."""
     found, moving = np.full(len(rows), -1, np.int32), np.flatnonzero(~ops.on_compute[rows])
     if not len(moving):
@@ -229,7 +230,7 @@ def _messages(lanes: Lanes, place: Numbers) -> dict[str, Column]:
         "from_stage": np.asarray(ops.stage[sent], np.int16),
         "to_stage": np.asarray(ops.stage[received], np.int16),
         "micro": np.asarray(ops.microbatch[received], np.int32),
-        "backward": np.asarray(ops.among("kind", [Kind.RECV_GRAD.name])[received], np.uint8),
+        "backward": np.asarray(ops.among("kind", Kind.RECV_GRAD.name)[received], np.uint8),
         "send_op": np.asarray(sent, np.int32),
         "op": np.asarray(received, np.int32),
     }

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from lab.analysis.step.step_ops import named
+from engine.prediction.replay.rows import named
 from lab.views.figures.style.palette import Theme, empty, figure, hatched, palette
 from lab.views.figures.style.selected_rank import outline, pointed, recorded
 from lab.wording import axis_name, nbytes

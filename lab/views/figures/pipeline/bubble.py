@@ -8,9 +8,10 @@ from typing import Any
 import plotly.graph_objects as go
 
 from engine.job.job import Job
+from engine.prediction.replay.rows import StepRows
 from engine.recording.tables import Recording
 from lab.analysis.step.idle import CAUSES
-from lab.analysis.step.step_ops import StepOps, step_ops, typical_step, window_of
+from lab.analysis.step.step_ops import step_ops, typical_step, window_of
 from lab.analysis.step.time_shares import time_shares
 from lab.views.figures.style.palette import Palette, Theme, empty, figure, palette
 from lab.views.figures.style.selected_rank import outline, pointed, recorded
@@ -67,7 +68,7 @@ def bubble_figure(
     return fig.update_yaxes(autorange="reversed", tickvals=[*range(len(ranks))], ticktext=names, showgrid=False)
 
 
-def _labels(ops: StepOps, selected: int | None) -> list[str]:
+def _labels(ops: StepRows, selected: int | None) -> list[str]:
     """Of many ranks the bare numbers."""
     few = len(ops.ranks) <= _MOST_NAMED
     names = {rank: name if few else name.removeprefix("rank ") for rank, name in ops.rank_names.items()}

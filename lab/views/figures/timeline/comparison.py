@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.prediction.critical_path import PathPiece, critical_path
-from engine.prediction.replay.rows import recorded_steps
+from engine.prediction.replay.steps import recorded_steps
 from engine.recording.tables import Recording
 from lab.analysis.step.path import legs
 from lab.analysis.step.step_ops import step_ops

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from engine.job.errors import Unknown
 from engine.job.mesh import Mesh
+from engine.prediction.replay.rows import Mask, Numbers, StepRows
 from engine.program.kinds import ROLES, Kind, kind_of_row
 from lab.analysis.step.idle import Idle, idle_spans
 from lab.analysis.step.overlap import blocking, communicating
-from lab.analysis.step.step_ops import Mask, Numbers, StepOps, window_of
+from lab.analysis.step.step_ops import window_of
 from lab.views.figures.style.palette import Palette
 from lab.wording import axis_name, axis_order, nbytes, seconds
 
@@ -54,7 +55,7 @@ class Lanes:
     axis. offset: how far down the first rank lies.
     """
 
-    ops: StepOps
+    ops: StepRows
     mesh: Mesh
     origin: int
     end: int
@@ -77,7 +78,7 @@ class Lanes:
         return COMPUTE_HEIGHT / 2 + THIN_HEIGHT * (self.axes.index(axis) + 0.6)
 
 
-def lay_out(ops: StepOps, mesh: Mesh) -> Lanes:
+def lay_out(ops: StepRows, mesh: Mesh) -> Lanes:
     """Ranks come in pipeline order, so that a schedule reads as its staircase, whatever the rank order."""
     origin, end = window_of(ops)
     order = sorted(ops.ranks, key=lambda r: (mesh.coordinate(r).pp, mesh.coordinate(r).dp, mesh.coordinate(r).tp))
@@ -86,20 +87,20 @@ def lay_out(ops: StepOps, mesh: Mesh) -> Lanes:
     return Lanes(ops, mesh, origin, end, order, tuple(a for a in axis_order() if a in present))
 
 
-def categories(ops: StepOps) -> NDArray[np.object_]:
+def categories(ops: StepRows) -> NDArray[np.object_]:
     """The category of every row; "" for what is not drawn: waits (drawn as idle), and sends (drawn at the
     receiver).
     """
     return np.array([*CATEGORIES, ""], object)[category_codes(ops, communicating(ops)[0])]
 
 
-def category_codes(ops: StepOps, counted: Mask) -> NDArray[np.uint8]:
+def category_codes(ops: StepRows, counted: Mask) -> NDArray[np.uint8]:
     """The same as places in `CATEGORIES`, `NOT_DRAWN` for none. counted: see `communicating`."""
     found = np.full(len(ops.rank), NOT_DRAWN, np.uint8)
     kinds = pc.dictionary_encode(ops.table["kind"].combine_chunks())
     of_kind = np.array([_of_role(kind_of_row(name)) for name in kinds.dictionary.to_pylist()], np.uint8)
     of_kind = of_kind[kinds.indices.to_numpy()]
-    computing, talking = ops.is_compute, counted & ~ops.in_step
+    computing, talking = ops.is_compute, counted & ~ops.in_norm
     by_kind = computing | (talking & (of_kind != NOT_DRAWN))
     found[by_kind] = of_kind[by_kind]
     by_axis = np.flatnonzero(talking & ~by_kind)
@@ -124,7 +125,7 @@ def _of_axis(axis: str) -> str:
     return _CATEGORY_OF_AXIS[axis]
 
 
-def drawn(ops: StepOps) -> tuple[Numbers, Numbers, NDArray[np.uint8]]:
+def drawn(ops: StepRows) -> tuple[Numbers, Numbers, NDArray[np.uint8]]:
     """(rows that are boxes, ns at which each row of the step begins to be drawn, place of its category)."""
     counted, start = communicating(ops)
     codes = category_codes(ops, counted)
@@ -186,7 +187,7 @@ def _words(lanes: Lanes, i: int, start: int) -> str:
     return "<br>".join(lines)
 
 
-def communication_words(ops: StepOps, i: int) -> tuple[str, str]:
+def communication_words(ops: StepRows, i: int) -> tuple[str, str]:
     """How much row `i` moves, and between whom."""
     who = ", ".join(map(str, ops.peers[i][:8])) + (", …" if len(ops.peers[i]) > 8 else "")
     return (
@@ -215,7 +216,7 @@ def labels(lanes: Lanes, pixels: float) -> Iterator[tuple[float, float, str, str
                 yield ((first + last) / 2 - lanes.origin) / 1e6, y, text, str(names[run[0]])
 
 
-def _runs(ops: StepOps, mine: Numbers) -> list[Numbers]:
+def _runs(ops: StepRows, mine: Numbers) -> list[Numbers]:
     """Consecutive computations of one kind, stage and micro-batch."""
     if not len(mine):
         return []
