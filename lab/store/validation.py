@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lab.store.folder import first_fault
+
 if TYPE_CHECKING:
     import pydantic
 
@@ -121,5 +123,4 @@ def check_summary(summary: Mapping[str, Any], *, simulated: bool = False) -> Non
     try:
         _reader(_Simulated if simulated else _Summary).validate_python(summary)
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(first_fault(error)) from None
