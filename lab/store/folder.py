@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.whole_file import write_whole
-from lab.store.validation import readable_job
+from lab.store.validation import first_fault, readable_job
 from lab.typical_seconds import typical_seconds
 
 if TYPE_CHECKING:
@@ -112,13 +112,6 @@ def entry_from_json(text: str | bytes) -> Entry:
         return _reader().validate_json(text)
     except pydantic.ValidationError as error:
         raise ValueError(first_fault(error, within=1)) from None
-
-
-def first_fault(error: pydantic.ValidationError, within: int = 0) -> str:
-    """The first field that is wrong, and why. within: outer parts of its place that the reader need not be told."""
-    first = error.errors()[0]
-    where = ".".join(map(str, first["loc"][within:]))
-    return f"{where + ': ' if where else ''}{first['msg']}"
 
 
 def environment() -> dict[str, Any]:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lab.store.folder import first_fault
-
 if TYPE_CHECKING:
     import pydantic
 
@@ -114,6 +112,13 @@ def _reader(kind: type[_Summary]) -> pydantic.TypeAdapter[_Summary]:
     import pydantic  # some 30 ms, so not before it is needed
 
     return pydantic.TypeAdapter(kind)
+
+
+def first_fault(error: pydantic.ValidationError, within: int = 0) -> str:
+    """The first field that is wrong, and why. within: outer parts of its place that the reader need not be told."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"][within:]))
+    return f"{where + ': ' if where else ''}{first['msg']}"
 
 
 def check_summary(summary: Mapping[str, Any], *, simulated: bool = False) -> None:
