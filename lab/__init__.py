@@ -7,9 +7,9 @@
 Importing this is quick and loads neither torch nor plotly; both come when they are first needed. Ranks have torch in
 processes of their own; `simulate` and `plan` load it here the first time that a model of some shape is counted.
 
-Its rooms import from the ground up: analysis, store, running and views, then `facade`, launcher, learning and live,
-then widgets and cli; none of them imports this file. Start with the functions below, then `facade.py` and
-`running/execute.py`.
+Its rooms import from the ground up: wording and typical_seconds, analysis, store, running and views, then `facade`,
+launcher, learning and live, then widgets and cli; none of them imports this file. Start with the functions below, then
+`facade.py` and `running/execute.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """All communication of a rank goes through here: three collectives and messages, each written down as it happens.
 
-`torch.distributed` moves the data; this file adds the names, the byte counts and the times. Besides it only
-`engine.communication.groups` calls torch.distributed, to connect.
+`torch.distributed` moves the data; this file adds the names, the byte counts and the times. Of what a rank
+runs, only `engine.communication.groups` calls torch.distributed besides, to connect.
 """
 
 from __future__ import annotations
