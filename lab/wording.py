@@ -4,26 +4,43 @@ from __future__ import annotations
 
 import shlex
 import unicodedata
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from engine.job.axes import AXES
 from engine.job.schedules import SCHEDULES
 from engine.model.family import family_of
 from engine.program.streams import STREAMS
 
 if TYPE_CHECKING:
-    from engine.job.job import Job, Model
-
-AXIS_NAMES = {"dp": "data", "tp": "tensor", "pp": "pipeline", "tie": "tied ends", "world": "all ranks"}
+    from engine.job.job import Job, Model, Plan
 
 
 def axis_order() -> tuple[str, ...]:
-    """What there is besides computing, in the order of tables: axes, then streams that lead to no other rank."""
-    return tuple(dict.fromkeys((*AXIS_NAMES, *(stream.axis for stream in STREAMS if stream.axis))))
+    """What there is besides computing, in the order of tables: axes, then what else there are streams for."""
+    return tuple(dict.fromkeys((*AXES.names, *(stream.axis for stream in STREAMS if stream.axis))))
 
 
 def axis_name(axis: str) -> str:
     """One of `axis_order` in words. Raises `Unknown`."""
-    return AXIS_NAMES[axis] if axis in AXIS_NAMES else STREAMS[axis].words
+    return AXES[axis].word if axis in AXES else STREAMS[axis].words
+
+
+def mesh_words(plan: Plan) -> str:
+    """2 data × 2 tensor × 1 pipeline."""
+    return " × ".join(f"{degree} {AXES[axis].word}" for axis, degree in plan.degrees.items())
+
+
+def stored_degrees(options: Mapping[str, Any]) -> dict[str, str]:
+    """Axis → degree of the options of a stored job, whose further axes only the session that ran it may know."""
+    own = {axis.name: str(options[axis.name]) for axis in AXES if axis.built_in}
+    return own | dict(word.split("=") for word in options.get("axes", "").split(",") if word)
+
+
+def stored_mesh_words(options: Mapping[str, Any]) -> str:
+    """The same as `mesh_words`; the bare name of an axis that is not known."""
+    degrees = stored_degrees(options)
+    return " × ".join(f"{degree} {AXES[axis].word if axis in AXES else axis}" for axis, degree in degrees.items())
 
 
 def schedule_words(name: str) -> str:

@@ -161,7 +161,7 @@ lab.view(run, "shards")
 from engine.model.params import unit_params
 
 for p in unit_params(job.model, t, "block0"):
-    cut = "whole on every rank" if p.split is None else f"cut along dim {p.split}"
+    cut = f"cut along dim {p.placements['tp']}" if p.placements else "whole on every rank"
     print(f"{p.name:19} {p.shape!s:18} each rank {p.local_shape(t)!s:18} {cut}")
 
 # %% [markdown]

@@ -93,7 +93,7 @@ def crosses(mesh, axis, cluster):
 
 orders = ("tp-dp-pp", "tp-pp-dp", "dp-pp-tp")
 for order in orders:
-    there = Mesh(2, 2, 2, order=tuple(order.split("-")))
+    there = Mesh(dp=2, tp=2, pp=2, order=tuple(order.split("-")))
     counts = {axis: crosses(there, axis, toy) for axis in ("dp", "tp", "pp")}
     assert [axis for axis, count in counts.items() if count] == [order[-2:]]
     print(f"{order}: groups that cross: {counts}")

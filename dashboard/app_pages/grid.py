@@ -39,4 +39,4 @@ figure(
 mesh = mesh_of(run.job)
 if chosen.rank is not None:
     at = mesh.coordinate(chosen.rank)
-    st.write(f"Rank {chosen.rank} is data {at.dp}, tensor {at.tp}, pipeline {at.pp}.")
+    st.write(f"Rank {chosen.rank} is {at}.")

@@ -135,7 +135,7 @@ def _ranks(now: Snapshot) -> None:
         rows.append(
             {
                 "Rank": rank.rank,
-                "dp, tp, pp": f"{at.dp}, {at.tp}, {at.pp}",
+                ", ".join(at): ", ".join(map(str, at.values())),
                 "Now": f"{SIGNS[rank.phase]} {rank.phase}{still}",
                 "Action": rank.action,
                 "Step": "" if rank.step is None else str(rank.step),

@@ -10,7 +10,7 @@ import pandas as pd
 
 from lab.store.folder import Entry
 from lab.store.notes import Notes
-from lab.wording import schedule_words
+from lab.wording import schedule_words, stored_degrees
 
 STATUSES = ("queued", "running", "finished", "failed", "stopped", "killed", "corrupt", "simulated")
 SIGNS = {
@@ -78,7 +78,7 @@ def _row(run: Listed) -> dict[str, Any]:
         "★": "★" if run.notes.star else "",
         "Name": run.notes.name,
         "Status": SIGNS[info.status],
-        "Mesh": f"{job['dp']} × {job['tp']} × {job['pp']}" if job else "",
+        "Mesh": " × ".join(stored_degrees(job).values()) if job else "",
         "ZeRO": job.get("zero"),
         "Schedule": schedule_words(job["schedule"]) if "schedule" in job else "",
         "Step, ms": scaled("step_seconds", 1e3),

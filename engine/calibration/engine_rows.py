@@ -18,6 +18,7 @@ from engine.calibration.fitting import Event
 from engine.cluster.collectives import full_bytes
 from engine.communication.comm import Comm, Group
 from engine.execution.runtime import Runtime
+from engine.job.axes import AXES
 from engine.job.job import Job
 from engine.model.initialization import seeded
 from engine.prediction.replay.op_seconds import COSTS
@@ -44,7 +45,7 @@ class Timed:
     """
 
     def __init__(self, job: Job, rank: int, groups: Sequence[Group], entering: Callable[[Action], None]) -> None:
-        alone = {axis: Group(axis, (rank,), None) for axis in ("dp", "tp", "pp")}
+        alone = {axis: Group(axis, (rank,), None) for axis in AXES.names}
         self.comm = Comm(rank, "gloo", alone | {group.axis: group for group in groups}, Recorder(rank))
         cpu = torch.device("cpu")
         self.runtime = Runtime(job, compile_job(job), rank, self.comm, cpu, Ledger(rank), seeded(job.training.seed))

@@ -21,8 +21,8 @@ def connect(job: Job, rank: int, backend: str, store: Store | None) -> dict[str,
     mesh = mesh_of(job)
     if mesh.size > 1:
         dist.init_process_group(backend, store=store, rank=rank, world_size=mesh.size, timeout=TIMEOUT)
-    groups = {axis: _group(axis, mesh.group(axis, rank)) for axis in ("dp", "tp", "pp")}
-    if backend == "nccl" and mesh.pp > 1:
+    groups = {axis: _group(axis, mesh.group(axis, rank)) for axis in mesh.axes}
+    if backend == "nccl" and mesh.degree("pp") > 1:
         groups |= {lane: _group(lane, mesh.group("pp", rank)) for lane in NCCL_LANES}
     ends = token_lanes(job)
     if mesh.coordinate(rank).pp in ends:

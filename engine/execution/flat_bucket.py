@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from engine.execution.optimizer import Adam, squared_norm
+from engine.job.axes import dividing
 from engine.job.job import Job
 from engine.job.mesh import Coordinate
 from engine.layers.split_backward import MAIN_GRAD
@@ -41,7 +42,8 @@ class FlatBucket:
     ) -> None:
         """Starts from the values of `source` and holds at once no more than the ZeRO stage does."""
         self.job, self.bucket, self.ledger, self.zero, self.at = job, bucket, ledger, job.effective_zero, at
-        self.own = slice(at.dp * bucket.shard, (at.dp + 1) * bucket.shard) if self.zero else slice(0, bucket.padded)
+        self.degrees, which = job.plan.degrees, at[bucket.shard_axis] if bucket.shard_axis else 0
+        self.own = slice(which * bucket.shard, (which + 1) * bucket.shard)
         self.bytes = job.precision
         self.whole = torch.zeros(bucket.padded, device=device, dtype=DTYPES[self.bytes.compute])
         self.whole_grad = torch.zeros(bucket.padded, device=device, dtype=DTYPES[self.bytes.grad])
@@ -54,12 +56,12 @@ class FlatBucket:
     @property
     def replicated_from(self) -> int:
         """Where in the buffer the parameters begin that every tensor rank holds whole."""
-        return sum(p.local_size(self.job.plan.tp) for p in self.bucket.params(self.job) if p.split is not None)
+        return self.bucket.size - self.bucket.replicated
 
     def _views(self) -> dict[str, Tensor]:
         views, start = {}, 0
         for param in self.bucket.params(self.job):
-            shape, size = param.local_shape(self.job.plan.tp), param.local_size(self.job.plan.tp)
+            shape, size = param.local_shape(self.degrees), param.local_size(self.degrees)
             # .data gives a leaf with a version of its own: gathering the same values again is no change to autograd
             view = self.whole[start : start + size].view(shape).data.requires_grad_()
             grad = self.whole_grad[start : start + size].view(shape)
@@ -86,10 +88,11 @@ class FlatBucket:
         self.ledger.add("optimizer", shard * self.bytes.optimizer)
 
     def _copy_from(self, source: Source, flat: Tensor) -> None:
-        start, tp = 0, self.job.plan.tp
+        start = 0
         for param in self.bucket.params(self.job):
-            size = param.local_size(tp)
-            flat[start : start + size] = local_slice(param, source(param), tp, self.at.tp).flatten().to(flat.device)
+            mine = local_slice(param, source(param), self.degrees, self.at)
+            size = mine.numel()
+            flat[start : start + size] = mine.flatten().to(flat.device)
             start += size
 
     # -- parameters, ZeRO-3
@@ -141,8 +144,9 @@ class FlatBucket:
         """
         border = max(self.replicated_from - self.own.start, 0)
         split, replicated = squared_norm(self.grad[:border]), squared_norm(self.grad[border:])
-        counted = split + replicated * float(self.at.tp == 0)
-        return counted * float(bool(self.zero) or self.at.dp == 0)
+        counted = split + replicated * float(all(self.at[axis] == 0 for axis in dividing("tensors")))
+        alike = [axis for axis in self.bucket.reduce_axes if axis != self.bucket.shard_axis]
+        return counted * float(all(self.at[axis] == 0 for axis in alike))
 
     def step(self, adam: Adam, factor: float | None, t: int) -> None:
         """Scales the gradients by `factor` (None: no clipping), updates this rank's slice and zeroes the gradients."""

@@ -13,6 +13,7 @@ from engine.communication.comm import Comm, Handle, stamp_end
 from engine.execution.flat_bucket import DTYPES, FlatBucket
 from engine.execution.optimizer import Adam, clip_factor
 from engine.execution.step_state import Kept, StepResult, StepState
+from engine.job.axes import dividing, scalar_axes
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.job.registry import Registry
@@ -41,7 +42,7 @@ class Runtime:
         self.job, self.rank, self.comm, self.device, self.ledger = job, rank, comm, device, ledger
         self.recorder: Recorder = comm.recorder
         self.mesh = mesh_of(job)
-        self.at = self.mesh.coordinate(rank)
+        self.at, self.replica = self.mesh.coordinate(rank), self.mesh.replica(rank)
         self.lane, self.waits = program.lanes[self.at.pp], waits(job, program, self.at.pp)
         self.split = {(a.unit, a.microbatch) for a in self.lane if a.kind is Kind.BACKWARD_INPUT}
         self.adam = Adam(job.training.lr)
@@ -218,7 +219,7 @@ class Runtime:
 
     def _peer(self, a: Action) -> int:
         assert a.peer is not None
-        return self.mesh.rank(self.at.dp, self.at.tp, a.peer)
+        return self.mesh.rank(**{**self.at, "pp": a.peer})
 
     def _tag(self, kind: Kind, sender: int, k: int) -> int:
         """A tag of its own for each message of a step, so that no order of posting can mix two up."""
@@ -237,10 +238,10 @@ class Runtime:
 
     def _reduce(self, a: Action, state: StepState) -> Handle:
         bucket = self.buckets[a.unit]
-        if a.axis == "tp":
-            handle = self.comm.all_reduce(bucket.replicated_grad, "tp", action=a)
+        if a.axis in bucket.bucket.partial_axes:
+            handle = self.comm.all_reduce(bucket.replicated_grad, a.axis, action=a)
         elif a.op == "all_reduce":
-            handle = self.comm.all_reduce(bucket.grad if a.axis == "tie" else bucket.whole_grad, a.axis, action=a)
+            handle = self.comm.all_reduce(bucket.grad, a.axis, action=a)
         else:
             target = bucket.reduction_target()
             handle = self.comm.reduce_scatter(target, bucket.whole_grad, a.axis, a)
@@ -278,9 +279,10 @@ class Runtime:
         """(loss, gradient norm) of the whole job: every rank adds only what no other rank adds."""
         copies = self.at.pp in token_lanes(self.job)[1:]
         counted = [b.squared_norm() for name, b in self.buckets.items() if not (copies and name == TOKENS)]
-        mine = torch.tensor(loss if self.at.tp == 0 else 0.0, dtype=torch.float64, device=self.device)
+        first = all(self.at[axis] == 0 for axis in dividing("tensors"))
+        mine = torch.tensor(loss if first else 0.0, dtype=torch.float64, device=self.device)
         both = torch.stack([mine, torch.stack(counted).sum() if counted else torch.zeros_like(mine)])
-        for axis in ("tp", "pp", "dp"):
+        for axis in scalar_axes(self.mesh.degrees):
             if self.comm.size(axis) > 1:
                 self.comm.now(self.comm.all_reduce(both, axis, stream="world"))
         if both.is_meta:  # a rehearsal: there are no values

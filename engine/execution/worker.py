@@ -133,7 +133,7 @@ def _train(runtime: Runtime, entering: Callable[[Action], None]) -> Iterator[tup
     """Yields (step, start ns, end ns, result) of each step."""
     job, family = runtime.job, family_of(runtime.job.model)
     for step in range(job.training.steps):
-        data = [torch.from_numpy(micro).to(runtime.device) for micro in family.batch(job, step, runtime.at.dp)]
+        data = [torch.from_numpy(micro).to(runtime.device) for micro in family.batch(job, step, runtime.replica)]
         start = time.perf_counter_ns()
         result = runtime.run_step(data, step, entering)
         yield step, start, time.perf_counter_ns(), result

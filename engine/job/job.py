@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
 import pydantic
 import tomli_w
 
+from engine.job.axes import AXES, dividing, sharding_axis
 from engine.job.errors import JobRefused
 from engine.job.families import FAMILIES
 from engine.job.precision import PRECISIONS, Precision
@@ -23,7 +27,6 @@ from engine.job.registry import Registry
 from engine.job.schedules import SCHEDULES
 from engine.job.toml_file import read_toml
 
-Axis = Literal["dp", "tp", "pp"]
 Recompute = Literal["none", "selective", "full"]
 PrecisionName = Literal["fp32", "mixed16", "mixed18"]
 
@@ -89,6 +92,27 @@ class Plan:
     """Rank order, fastest-varying axis first."""
     partition: tuple[int, ...] | None = None
     """Blocks in each stage, first to last; default: balanced by cost, embedding and head included."""
+    axes: str = ""
+    """Degrees of axes that were added to the engine's own, as NAME=DEGREE,NAME=DEGREE."""
+
+    @property
+    def degrees(self) -> dict[str, int]:
+        """Of the engine's axes, and of those others along which there is more than one rank.
+
+        Raises `Unknown` for an axis that is not in `AXES`, `JobRefused` for an unreadable `axes`.
+        """
+        found = {axis.name: int(getattr(self, axis.name)) for axis in AXES if axis.built_in}
+        more = {AXES[name].name: degree for name, degree in _degrees(self.axes)} if self.axes else {}
+        return found | {axis.name: more[axis.name] for axis in AXES if more.get(axis.name, 1) != 1}
+
+    def degree(self, axis: str) -> int:
+        """Raises `Unknown` for an axis that is not in `AXES`."""
+        return self.degrees.get(AXES[axis].name, 1)
+
+    @property
+    def replicas(self) -> int:
+        """How many parts the batch is divided in."""
+        return prod(self.degree(axis) for axis in dividing("batch"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,17 +154,17 @@ class Job:
 
     @property
     def world_size(self) -> int:
-        return self.plan.dp * self.plan.tp * self.plan.pp
+        return prod(self.plan.degrees.values())
 
     @property
     def microbatch_size(self) -> int:
-        """Sequences in one micro-batch on one data-parallel rank, b."""
-        return self.training.batch // (self.plan.dp * self.plan.microbatches)
+        """Sequences in one micro-batch on one replica, b."""
+        return self.training.batch // (self.plan.replicas * self.plan.microbatches)
 
     @property
     def effective_zero(self) -> int:
-        """With one data-parallel rank there is nobody to shard with, so every ZeRO stage is stage 0."""
-        return self.plan.zero if self.plan.dp > 1 else 0
+        """With one rank on the axis that ZeRO shards along, the data axis, every ZeRO stage is stage 0."""
+        return self.plan.zero if self.plan.degree(sharding_axis()) > 1 else 0
 
     @property
     def precision(self) -> Precision:
@@ -186,6 +210,9 @@ class Job:
         home = {f.name: part for part, kind in _PARTS.items() for f in fields(kind)}
         changes: dict[str, dict[str, Any]] = {part: vars(getattr(base or cls(), part)) for part in _PARTS}
         for name, value in options.items():
+            if name in AXES and name not in home:
+                changes["plan"] = {**changes["plan"], "axes": _with_degree(changes["plan"]["axes"], name, value)}
+                continue
             if name not in home:
                 near = difflib.get_close_matches(name, home, n=1, cutoff=0.5)
                 hint = f": did you mean {near[0]}?" if near else f": the options are {', '.join(home)}."
@@ -206,7 +233,7 @@ class Job:
             if part not in _PARTS or not isinstance(values, dict):
                 raise JobRefused(f"the job file {path} has {part!r}: its tables are {tables_known}.")
             for name in values:
-                if name not in {f.name for f in fields(_PARTS[part])}:
+                if name not in {f.name for f in fields(_PARTS[part])} and not (part == "plan" and name in AXES):
                     raise JobRefused(f"the job file {path} has {name!r} in [{part}], where it does not belong.")
             options |= values
         return cls.from_options(**(options | overrides))
@@ -217,6 +244,33 @@ class Job:
 
 
 _PARTS: dict[str, type[Any]] = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware}
+
+
+@cache
+def _degrees(axes: str) -> tuple[tuple[str, int], ...]:
+    """What `Plan.axes` says. Raises `JobRefused` if that cannot be read."""
+    found = [re.fullmatch(r"\s*(\w+)=([1-9]\d*)\s*", word) for word in axes.split(",")]
+    names = [match[1] for match in found if match]
+    if None in found or len(set(names)) < len(names):
+        raise JobRefused(
+            f"axes={axes!r} is not valid: use NAME=DEGREE for each axis, such as {names[0] if names else 'rp'}=2."
+        )
+    if taken := [name for name in names if name in AXES and AXES[name].built_in]:
+        raise JobRefused(f"axes={axes!r} names {taken[0]}, which has an option of its own: use {taken[0]}=N.")
+    return tuple((match[1], int(match[2])) for match in found if match)
+
+
+def _with_degree(axes: str, name: str, degree: object) -> str:
+    """`Plan.axes` with another degree for one of them."""
+    if not isinstance(degree, int) or isinstance(degree, bool) or degree < 1:
+        raise JobRefused(f"{name}={degree!r} is not valid: use a whole number from 1 on.")
+    others = {known: value for known, value in (_degrees(axes) if axes else ()) if known != name}
+    return further_axes(others | {name: degree})
+
+
+def further_axes(degrees: Mapping[str, int]) -> str:
+    """`Plan.axes` for these degrees; the engine's own axes have fields of their names. Raises `Unknown`."""
+    return ",".join(f"{name}={n}" for name, n in degrees.items() if n > 1 and not AXES[name].built_in)
 
 
 def _typed(part: str, values: dict[str, Any]) -> Any:

@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.job.errors import JobRefused
+from engine.job.axes import AXES, dividing
+from engine.job.errors import JobRefused, Unknown
 from engine.job.families import FAMILIES
 from engine.job.job import Job, Model, Plan
 from engine.job.nearest import nearest_multiples
@@ -34,7 +35,7 @@ def check_ranks(job: Job) -> None:
     """Raises `JobRefused` for more ranks than can be simulated."""
     if job.world_size > MAX_RANKS:
         raise JobRefused(
-            f"dp × tp × pp = {job.world_size:,} ranks are more than the {MAX_RANKS:,} that can be simulated:"
+            f"{_product(job)} = {job.world_size:,} ranks are more than the {MAX_RANKS:,} that can be simulated:"
             " use smaller degrees."
         )
 
@@ -62,7 +63,7 @@ def check_here(job: Job, bytes_needed: int, bytes_available: int) -> None:
         )
     if job.world_size > MAX_LOCAL_RANKS:
         raise JobRefused(
-            f"dp × tp × pp = {job.world_size} processes are too many for one machine:"
+            f"{_product(job)} = {job.world_size} processes are too many for one machine:"
             f" use degrees whose product is at most {MAX_LOCAL_RANKS}."
         )
     if bytes_needed > bytes_available:
@@ -70,6 +71,10 @@ def check_here(job: Job, bytes_needed: int, bytes_available: int) -> None:
             f"this job needs about {_gigabytes(bytes_needed)} and this machine has {_gigabytes(bytes_available)} free:"
             " use fewer layers, a smaller hidden or vocab, or a smaller batch."
         )
+
+
+def _product(job: Job) -> str:
+    return " × ".join(job.plan.degrees)
 
 
 def notes(job: Job) -> list[str]:
@@ -89,8 +94,8 @@ def notes(job: Job) -> list[str]:
         said.append(f"schedule={plan.schedule} has no effect with pp=1: there is no pipeline.")
     if plan.prefetch != Plan.prefetch and (why := _no_prefetch(job)):
         said.append(f"prefetch={plan.prefetch} has no effect {why}.")
-    if plan.bucket_kb != Plan.bucket_kb and (plan.dp == 1 or plan.zero >= 2):
-        why = "dp=1: no gradients are reduced" if plan.dp == 1 else f"zero={plan.zero}: it reduces unit by unit"
+    if plan.bucket_kb != Plan.bucket_kb and (plan.replicas == 1 or plan.zero >= 2):
+        why = "dp=1: no gradients are reduced" if plan.replicas == 1 else f"zero={plan.zero}: it reduces unit by unit"
         said.append(f"bucket_kb={plan.bucket_kb} has no effect with {why}.")
     if not plan.overlap and job.world_size == 1:
         said.append("overlap=false has no effect with one rank: nothing is communicated.")
@@ -111,6 +116,10 @@ def _no_prefetch(job: Job) -> str:
 
 
 def _complaints(job: Job) -> Iterator[str]:
+    try:
+        job.plan.degrees  # noqa: B018 (it says what is wrong with them)
+    except Unknown as error:
+        yield str(error)
     yield from _plain_numbers(job)
     yield from FAMILIES[job.model.family].complaints(job)
     yield from _pipeline_rules(job)
@@ -138,7 +147,9 @@ def _plain_numbers(job: Job) -> Iterator[str]:
         yield f"dropout={job.model.dropout} is not a probability below 1: use 0 (none) or for example 0.1."
     if not 0 <= job.training.seed < 2**63:
         yield f"seed={job.training.seed} is out of range: use 0 to {2**63 - 1}."
-    if sorted(job.plan.order.split("-")) != ["dp", "pp", "tp"]:
+    order = job.plan.order.split("-")
+    known = [axis.name for axis in AXES if axis.built_in or axis.name in order]
+    if sorted(order) != sorted(known):
         yield f"order={job.plan.order!r} does not name each axis once: use for example tp-dp-pp or dp-tp-pp."
 
 
@@ -168,10 +179,12 @@ def _pipeline_rules(job: Job) -> Iterator[str]:
 
 def _data_rules(job: Job) -> Iterator[str]:
     plan, batch = job.plan, job.training.batch
-    if batch % (plan.dp * plan.microbatches):
-        pieces = plan.dp * plan.microbatches
+    if batch % (plan.replicas * plan.microbatches):
+        pieces = plan.replicas * plan.microbatches
+        degrees = plan.degrees
+        parts = " × ".join(f"{axis}={degrees[axis]}" for axis in dividing("batch") if axis in degrees)
         yield (
-            f"dp={plan.dp} × microbatches={plan.microbatches} = {pieces} does not divide batch={batch}:"
+            f"{parts} × microbatches={plan.microbatches} = {pieces} does not divide batch={batch}:"
             f" use batch={nearest_multiples(batch, pieces)}."
         )
     text = job.training.text

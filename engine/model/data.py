@@ -33,6 +33,6 @@ def global_batch(job: Job, step: int) -> NDArray[np.int64]:
     return tokens
 
 
-def microbatches(job: Job, step: int, dp_index: int) -> NDArray[np.int64]:
+def microbatches(job: Job, step: int, replica: int) -> NDArray[np.int64]:
     """One replica's share of a step: [microbatches, b, seq + 1]. Replicas take contiguous parts of the batch."""
-    return in_microbatches(job, global_batch(job, step), dp_index)
+    return in_microbatches(job, global_batch(job, step), replica)

@@ -56,7 +56,7 @@ class Family(ABC):
         """Of one micro-batch's data, as every unit is given it."""
 
     @abstractmethod
-    def batch(self, job: Job, step: int, dp_index: int) -> list[NDArray[Any]]:
+    def batch(self, job: Job, step: int, replica: int) -> list[NDArray[Any]]:
         """The data of one replica's micro-batches, of `data_shape` and `data_type`.
 
         Together they depend on the global batch alone, not on the plan.
@@ -91,8 +91,8 @@ def loaded(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def in_microbatches(job: Job, samples: NDArray[Any], dp_index: int) -> NDArray[Any]:
+def in_microbatches(job: Job, samples: NDArray[Any], replica: int) -> NDArray[Any]:
     """One replica's share of a global batch [batch, …]: [microbatches, b, …]. Replicas take contiguous parts."""
-    shape = (job.plan.dp, job.plan.microbatches, job.microbatch_size, *samples.shape[1:])
-    share: NDArray[Any] = samples.reshape(shape)[dp_index]
+    shape = (job.plan.replicas, job.plan.microbatches, job.microbatch_size, *samples.shape[1:])
+    share: NDArray[Any] = samples.reshape(shape)[replica]
     return share

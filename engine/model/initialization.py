@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -27,8 +27,10 @@ def seeded(seed: int) -> Source:
     return full
 
 
-def local_slice(param: Param, full: Tensor, tp: int, index: int) -> Tensor:
-    """The part of a full tensor that tensor rank `index` of `tp` holds; zero rows are added where `param` is padded."""
+def local_slice(param: Param, full: Tensor, degrees: Mapping[str, int], at: Mapping[str, int]) -> Tensor:
+    """The part of a full tensor that the rank at a coordinate holds; zero rows are added where `param` is padded."""
     if full.shape[0] < param.shape[0]:
         full = torch.cat([full, full.new_zeros(param.shape[0] - full.shape[0], *full.shape[1:])])
-    return full if param.split is None else full.chunk(tp, param.split)[index]
+    for axis, dim in param.placements.items():
+        full = full.chunk(degrees.get(axis, 1), dim)[at[axis]]
+    return full

@@ -30,7 +30,9 @@ def check_gpus(cluster: Cluster, gpus: int) -> None:
 
 
 def check_model(space: Space) -> None:
-    """Raises `JobRefused` for a model, training or ZeRO stage that no plan can save."""
+    """Raises `JobRefused` for a model, training or ZeRO stage that no plan can save, or axes that are not searched."""
+    if space.job.plan.axes:
+        raise JobRefused(f"axes={space.job.plan.axes} are not planned for: leave axes out, or use `lab simulate`.")
     if space.job.model.family != Model.family:
         raise JobRefused(
             f"family={space.job.model.family} is not planned for: use family={Model.family}, or `lab simulate`."

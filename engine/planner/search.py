@@ -133,7 +133,7 @@ def _job(preset_or_job: str | Preset | Job) -> Job:
 
 def most_ranks(space: Space, gpus: int) -> tuple[int, Legal]:
     """The most GPUs that a legal plan can use, and all plans that use so many. Raises `JobRefused` if there is none."""
-    together = prod(max(1, getattr(space.job.plan, axis)) for axis in ("dp", "tp", "pp") if axis in space.fixed)
+    together = prod(max(1, getattr(space.job.plan, axis)) for axis in space.job.plan.degrees if axis in space.fixed)
     for ranks in range(gpus // together * together, 0, -together):
         legal = [(shape, variants(space, shape)) for shape in shapes(space, ranks)]
         legal = [(shape, many) for shape, many in legal if len(many)]

@@ -24,7 +24,7 @@ BACKEND = "gloo"  # whose wire bytes are of no interest here
 
 def parameters(job: Job) -> int:
     units = dict.fromkeys(owner for unit in compute_units(job.model) for owner in needs(job.model, unit))
-    return sum(unit_size(job.model, 1, unit) for unit in units)
+    return sum(unit_size(job.model, {}, unit) for unit in units)
 
 
 def activation_bytes(job: Job, unit: str) -> int:
@@ -46,7 +46,7 @@ def model_flops(job: Job) -> int:
     found = unit_templates(plain, BACKEND)
     kinds = [kind_of(unit).name for unit in compute_units(job.model)]
     one = sum(found[kind.name, name][0].cost.flops for name in kinds for kind in (Kind.FORWARD, Kind.BACKWARD))
-    return one * job.plan.microbatches * job.plan.dp
+    return one * job.plan.microbatches * job.plan.replicas
 
 
 def tensor_bytes(job: Job, lane: int) -> dict[tuple[str, str], int]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from engine.cluster.cluster import Cluster
 from engine.cluster.collectives import group_cost, message_seconds
 from engine.job.job import Job
-from engine.job.mesh import AXES, mesh_of
+from engine.job.mesh import mesh_of
 from engine.model.units import stage_lane, token_lanes
 
 Numbers = NDArray[np.int64]
@@ -29,7 +29,8 @@ def representatives(job: Job, cluster: Cluster, distinct: Callable[[int], Hashab
     Raises `ValueError` if the cluster is too small.
     """
     cluster.check_size(job.world_size)
-    groups = {axis: np.array(mesh_of(job).groups(axis)) for axis in AXES}
+    mesh = mesh_of(job)
+    groups = {axis: np.array(mesh.groups(axis)) for axis in mesh.axes}
     colour = _first_colours(job, cluster, groups, distinct)
     while True:
         partners = [_spread(_numbered_rows(np.sort(colour[ranks], axis=1)), ranks) for ranks in groups.values()]

@@ -2,7 +2,7 @@
 
 Nothing here looks at a run, so that "measured beside predicted" compares two independent answers. Where a family or a
 schedule has no formula, its units or its program are counted instead (`engine.prediction.counted`).
-N: data degree; m: micro-batches.
+N: data degree (`sharding_axis`); m: micro-batches.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from engine.communication.collective_bytes import logical_bytes
+from engine.job.axes import sharding_axis
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
 from engine.model.buckets import lane_buckets
@@ -142,26 +143,38 @@ def _norms(job: Job, lane: int) -> dict[tuple[str, str], int]:
     if not job.scatters_sequence:
         return {}
     t, times = job.plan.tp, _reductions_per_step(job)
-    sizes = [sum(replicated_size(job.model, t, unit) for unit in bucket.units) for bucket in lane_buckets(job, lane)]
+    sizes = [
+        sum(replicated_size(job.model, job.plan.degrees, unit) for unit in bucket.units)
+        for bucket in lane_buckets(job, lane)
+    ]
     return {
         ("tp", "all_reduce"): times * sum(logical_bytes("all_reduce", t, size * job.precision.grad) for size in sizes)
     }
 
 
 def _data(job: Job, lane: int) -> dict[tuple[str, str], int]:
-    """Gradients and parameters over the data axis: 2(N−1)/N·Ψ for ZeRO-0 and 1; ZeRO-2 and 3 repeat per micro-batch."""
-    n, zero, size = job.plan.dp, job.effective_zero, job.precision
-    if n == 1:
-        return {}
-    buckets = lane_buckets(job, lane)
-    if zero == 0:
-        return {("dp", "all_reduce"): sum(logical_bytes("all_reduce", n, b.padded * size.grad) for b in buckets)}
+    """Gradients and parameters over the axes that divide the batch: 2(N−1)/N·Ψ over each for ZeRO-0; see `_sharded`.
+
+    What ZeRO cuts along one of them is summed over the others in shards, once a step.
+    """
+    zero, size, total = job.effective_zero, job.precision, Counter[tuple[str, str]]()
+    for b in lane_buckets(job, lane):
+        for axis in b.reduce_axes:
+            if axis != b.shard_axis:
+                total[axis, "all_reduce"] += logical_bytes("all_reduce", job.plan.degree(axis), b.shard * size.grad)
+    return {**total, **(_sharded(job, lane) if zero else {})}
+
+
+def _sharded(job: Job, lane: int) -> dict[tuple[str, str], int]:
+    """Over the axis that ZeRO cuts along: 2(N−1)/N·Ψ for ZeRO-1; ZeRO-2 and 3 repeat per micro-batch."""
+    axis, zero, size = sharding_axis(), job.effective_zero, job.precision
+    n, buckets = job.plan.degree(axis), lane_buckets(job, lane)
     gathers = {b.name: _gathers_per_step(job, lane, b.name) if zero == 3 else 1 for b in buckets}
     scattered = sum(logical_bytes("reduce_scatter", n, b.padded * size.grad) for b in buckets)
     gathered = sum(logical_bytes("all_gather", n, b.padded * size.compute) * gathers[b.name] for b in buckets)
     return {
-        ("dp", "reduce_scatter"): scattered * _reductions_per_step(job),
-        ("dp", "all_gather"): gathered,
+        (axis, "reduce_scatter"): scattered * _reductions_per_step(job),
+        (axis, "all_gather"): gathered,
     }
 
 
@@ -180,8 +193,8 @@ def _gathers_per_step(job: Job, lane: int, bucket: str) -> int:
 def _tie(job: Job, lane: int) -> dict[tuple[str, str], int]:
     if lane not in token_lanes(job):
         return {}
-    size = unit_size(job.model, job.plan.tp, TOKENS)
-    shards = job.plan.dp if job.effective_zero else 1
+    size = unit_size(job.model, job.plan.degrees, TOKENS)
+    shards = job.plan.degree(sharding_axis()) if job.effective_zero else 1
     return {("tie", "all_reduce"): logical_bytes("all_reduce", 2, -(-size // shards) * job.precision.grad)}
 
 
@@ -199,5 +212,5 @@ def _messages(job: Job, lane: int) -> dict[tuple[str, str], int]:
 
 def _scalars(job: Job, lane: int) -> dict[tuple[str, str], int]:
     """Loss and squared gradient norm, two doubles, summed over one axis after the other."""
-    degrees = [d for d in (job.plan.tp, job.plan.pp, job.plan.dp) if d > 1]
+    degrees = [d for d in job.plan.degrees.values() if d > 1]
     return {("world", "all_reduce"): sum(logical_bytes("all_reduce", d, 16) for d in degrees)}

@@ -30,7 +30,7 @@ def predicted_memory(job: Job, program: Program | None = None) -> list[dict[str,
 @lru_cache(maxsize=64)
 def total_bytes(job: Job) -> int:
     """All ranks' peaks together, what a machine that runs every rank must hold. Kept, since a form asks at each key."""
-    copies = job.plan.dp * job.plan.tp
+    copies = job.world_size // job.plan.pp
     return copies * sum(_lane_peaks(job, compile_job(job), z)["total_peak"] for z in range(job.plan.pp))
 
 

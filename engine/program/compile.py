@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
+from engine.job.axes import dividing, sharding_axis
 from engine.job.job import Job
 from engine.job.registry import Registry
 from engine.job.schedules import SCHEDULES
@@ -64,25 +65,23 @@ def _gathered(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
         return list(lane)
     plan = job.plan
     uses = partial(needs, job.model)
-    return gather_around_use(lane, uses, plan.prefetch if plan.overlap else 0, plan.keep_gathered)
+    return gather_around_use(lane, lane_buckets(job, z), uses, plan.prefetch if plan.overlap else 0, plan.keep_gathered)
 
 
 def _reduced(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
-    buckets, uses = lane_buckets(job, z), partial(needs, job.model)
-    zero = job.effective_zero
-    return reduce_after_backward(lane, buckets, uses, dp=job.plan.dp, zero=zero, over_tensor=job.scatters_sequence)
+    return reduce_after_backward(lane, lane_buckets(job, z), partial(needs, job.model), zero=job.effective_zero)
 
 
 def _bounded(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
     if not job.plan.overlap:
-        return bound_in_flight(lane, most=0)
-    return bound_in_flight(lane, most=1) if job.effective_zero >= 2 else list(lane)
+        return bound_in_flight(lane, dividing("batch"), most=0)
+    return bound_in_flight(lane, [sharding_axis()], most=1) if job.effective_zero >= 2 else list(lane)
 
 
 def _finished(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
     plan, tie = job.plan, TOKENS if z in token_lanes(job) else None
     buckets = lane_buckets(job, z)
-    return [*lane, *finish(buckets, dp=plan.dp, zero=job.effective_zero, tie=tie, overlap=plan.overlap)]
+    return [*lane, *finish(buckets, zero=job.effective_zero, tie=tie, overlap=plan.overlap)]
 
 
 PASSES: Registry[LanePass] = Registry(

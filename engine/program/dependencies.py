@@ -46,7 +46,7 @@ class _Walk:
     def __init__(self, job: Job, program: Program, lane: int) -> None:
         self.job, self.proofs = job, proofs(program, lane)
         self.takes = _message_takers(job)
-        self.buckets = {unit: b.name for b in lane_buckets(job, lane) for unit in b.units}
+        self.buckets = {unit: b for b in lane_buckets(job, lane) for unit in b.units}
         self.flying: dict[tuple[Kind, str, str], int] = {}
         self.arriving: dict[Key, int] = {}
         self.sends: dict[Key, int] = {}
@@ -74,10 +74,11 @@ class _Walk:
         waited, forgotten = self._message(a)
         if a.kind.uses_parameters:
             for owner in needs(self.job.model, a.unit):
-                waited += self._landed(Kind.GATHER, owner, "dp")
+                waited += self._landed(Kind.GATHER, owner, self.buckets[owner].shard_axis)
         if a.kind.adds_gradient and self.job.effective_zero >= 2:
             for owner in needs(self.job.model, a.unit):  # its gradient buffer may be on its way
-                waited += self._landed(Kind.REDUCE, self.buckets[owner], "dp")
+                bucket = self.buckets[owner]
+                waited += self._landed(Kind.REDUCE, bucket.name, bucket.shard_axis)
         return waited, forgotten
 
     def _message(self, a: Action) -> tuple[list[int], list[int]]:

@@ -177,12 +177,12 @@ def _of_backward_weight(sizes: Sizes, a: Any) -> Iterable[Booking]:
 
 
 def _of_reduce(sizes: Sizes, a: Any) -> Iterable[Booking]:
-    if a.axis == "dp" and sizes.shards_gradients:
+    if sizes.shards_gradients and a.axis == sizes.named[a.unit].shard_axis:
         yield "buffers", sizes.named[a.unit].shard * sizes.gradient
 
 
 def _reduced(sizes: Sizes, a: Any) -> Iterable[Booking]:
-    if a.axis == "dp" and sizes.shards_gradients:
+    if sizes.shards_gradients and a.axis == sizes.named[a.unit].shard_axis:
         sizes.reduced(a.unit)
         yield "buffers", -(sizes.named[a.unit].padded + sizes.named[a.unit].shard) * sizes.gradient
 

@@ -12,9 +12,9 @@ from functools import lru_cache
 from math import prod
 from typing import Literal
 
-from engine.job.errors import JobRefused
+from engine.job.errors import JobRefused, Unknown
 from engine.job.job import Job
-from engine.job.mesh import Coordinate
+from engine.job.mesh import mesh_of
 from engine.model.buckets import Bucket, lane_buckets
 from engine.model.params import Param, unit_params
 from engine.model.units import lane_units
@@ -59,9 +59,9 @@ class Matrix:
     @property
     def cut(self) -> str:
         """How tensor parallelism cuts it."""
-        if self.param.split is None or len(self.tensor) == 1:
+        if "tp" not in self.param.placements or len(self.tensor) == 1:
             return "whole"
-        return "columns" if self.param.split == len(self.param.shape) - 1 else "rows"
+        return "columns" if self.param.placements["tp"] == len(self.param.shape) - 1 else "rows"
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def _flat(job: Job, bucket: Bucket, lane: int) -> tuple[tuple[tuple[str, int, in
     def nothing(param: Param) -> torch.Tensor:
         return torch.empty(param.shape, device="meta")
 
-    meta = torch.device("meta")
-    ranks = range(job.plan.dp)
-    made = [FlatBucket(job, bucket, Coordinate(dp, 0, lane), meta, Ledger(0), nothing) for dp in ranks]
+    meta, mesh = torch.device("meta"), mesh_of(job)
+    at = [mesh.coordinate(mesh.rank(dp=dp, pp=lane)) for dp in range(job.plan.dp)]
+    made = [FlatBucket(job, bucket, place, meta, Ledger(0), nothing) for place in at]
     places = tuple((name, int(p.storage_offset()), int(p.numel())) for name, p in made[0].params.items())
     return places, tuple((one.own.start, one.own.stop) for one in made)
 
@@ -125,13 +125,16 @@ def _tensor_areas(param: Param, tp: int, index: int) -> tuple[Area, ...]:
     from engine.model.initialization import local_slice
 
     rows, columns = prod(param.shape[:-1]), param.shape[-1]
-    if param.split is None:
+    for axis in param.placements:
+        if axis != "tp":
+            raise Unknown("axis along which cut matrices are drawn", axis, ["tp"])
+    if "tp" not in param.placements:
         return (Area(0, rows, 0, columns),)
-    along = param.split
+    along = param.placements["tp"]
     shape = [n if dim == along else 1 for dim, n in enumerate(param.shape)]
     positions = torch.arange(param.shape[along]).view(shape).expand(param.shape)  # one number each, no memory
     line = tuple(slice(None) if dim == along else 0 for dim in range(len(param.shape)))
-    held = local_slice(param, positions, tp, index)[line]
+    held = local_slice(param, positions, {"tp": tp}, {"tp": index})[line]
     first, last = int(held[0]), int(held[-1]) + 1
     if along == len(param.shape) - 1:
         return (Area(0, rows, first, last),)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
-from engine.job.job import Job, Model, Plan, Training
+from engine.job.job import Job, Model, Plan, Training, further_axes
 from engine.job.schedules import SCHEDULES
 
 MOST_RANKS = 16
@@ -17,8 +18,8 @@ def scaled_down(job: Job, most_ranks: int = MOST_RANKS) -> Job:
     Kept: which axes are used, schedule, chunks (at most 2), ZeRO stage, sequence parallelism, recomputation. At least
     two ranks stay on each axis that has several, as long as there is room. The largest degree is cut first.
     """
-    degrees = {axis: _power_of_two(getattr(job.plan, axis)) for axis in ("dp", "tp", "pp")}
-    while degrees["dp"] * degrees["tp"] * degrees["pp"] > most_ranks:
+    degrees = {axis: _power_of_two(degree) for axis, degree in job.plan.degrees.items()}
+    while prod(degrees.values()) > most_ranks:
         axis = max(degrees, key=lambda name: (degrees[name], name == "dp"))
         degrees[axis] //= 2
     pp, dp = degrees["pp"], degrees["dp"]
@@ -27,6 +28,7 @@ def scaled_down(job: Job, most_ranks: int = MOST_RANKS) -> Job:
         dp=dp,
         tp=degrees["tp"],
         pp=pp,
+        axes=further_axes(degrees),
         zero=job.plan.zero,
         schedule=schedule,
         chunks=SCHEDULES[schedule].fitting_chunks(1),
@@ -43,7 +45,7 @@ def scaled_down(job: Job, most_ranks: int = MOST_RANKS) -> Job:
         hidden=16 * heads,
         tied=job.model.tied,
     )
-    return replace(job, model=model, plan=plan, training=Training(batch=dp * plan.microbatches))
+    return replace(job, model=model, plan=plan, training=Training(batch=plan.replicas * plan.microbatches))
 
 
 def what_changed(large: Job, small: Job) -> str:
@@ -51,7 +53,8 @@ def what_changed(large: Job, small: Job) -> str:
 
     def words(job: Job) -> str:
         plan = job.plan
-        return f"dp={plan.dp} tp={plan.tp} pp={plan.pp}, {job.model.layers} layers of {job.model.hidden}"
+        degrees = " ".join(f"{axis}={degree}" for axis, degree in plan.degrees.items())
+        return f"{degrees}, {job.model.layers} layers of {job.model.hidden}"
 
     return f"{words(large)} → {words(small)}, {small.world_size} processes on this machine"
 

@@ -81,7 +81,7 @@ def job_to_simulate(model: str | None, base: Job | str | Path | None, options: d
 
 def _most_microbatches(job: Job) -> int:
     """The most micro-batches of whole sequences that the rules allow; 1 if none are, so that the rule is told."""
-    dp, pp, batch = job.plan.dp, job.plan.pp, job.training.batch
+    dp, pp, batch = job.plan.replicas, job.plan.pp, job.training.batch
     if min(dp, pp, batch, job.model.layers) < 1 or batch % dp:
         return 1
     each = batch // dp
@@ -135,7 +135,7 @@ def simulate_program(
     from engine.prediction.simulate import simulate
 
     began, store = began or time.perf_counter(), store or Store()
-    actions = sum(map(len, program.lanes)) * job.plan.dp * job.plan.tp
+    actions = sum(map(len, program.lanes)) * job.world_size // job.plan.pp
     few = job.world_size <= MOST_LISTED and actions <= EACH_RANK_ROWS
     templates = store.root / "templates" if keep or store.root.exists() else None
     try:
@@ -167,7 +167,7 @@ def _check_countable(job: Job, cluster: Cluster) -> None:
     kept = sum(activation_bytes(job, unit) for unit in one_of_each_kind(model))
     held = max(parameters(job) * job.precision.state, kept * model.layers * plan.microbatches)
     flops = model_flops(job)
-    if held > MOST_BYTES or flops > MOST_FLOPS * model.layers * plan.microbatches * plan.dp:
+    if held > MOST_BYTES or flops > MOST_FLOPS * model.layers * plan.microbatches * plan.replicas:
         raise JobRefused(
             "the bytes or FLOPs of this job are too large to be counted exactly:"
             " use a smaller hidden, seq, vocab or batch."

@@ -180,8 +180,8 @@ def _make_live(draft: Path, info: RunInfo) -> None:
 
 def _words(job: Job) -> str:
     """The part of an id that people recognise: dp2tp2pp2-zero1."""
-    plan = job.plan
-    return f"dp{plan.dp}tp{plan.tp}pp{plan.pp}-zero{plan.zero}"
+    degrees = "".join(f"{axis}{degree}" for axis, degree in job.plan.degrees.items())
+    return f"{degrees}-zero{job.plan.zero}"
 
 
 def _moment(info: RunInfo) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lab.store.folder import WHOLE, Entry, RunInfo, Status
 from lab.store.store import RunNotFound, Store, StoreError
 from lab.store.validation import check_summary
-from lab.wording import one_line, percent, seconds
+from lab.wording import one_line, percent, seconds, stored_mesh_words
 
 if TYPE_CHECKING:
     from engine.cluster.cluster import Cluster
@@ -188,7 +188,7 @@ class StoredRun:
         facts = [self._headline()]
         if self.info.job:
             plan = self.info.job
-            facts.append(f"{plan['dp']} data × {plan['tp']} tensor × {plan['pp']} pipeline")
+            facts.append(stored_mesh_words(plan))
             facts.append(f"{plan['schedule']}, ZeRO-{plan['zero']}")
         if self.status == "simulated" and self.digest:
             facts.append(f"{seconds(self.digest['step_seconds'])} a step, MFU {percent(self.digest['mfu'])}")

@@ -21,7 +21,7 @@ def test_rank_and_coordinate_are_inverse_under_every_order(order: tuple[str, ...
     assert sorted(mesh.grid.flatten()) == list(range(24))
     for rank in range(24):
         at = mesh.coordinate(rank)
-        assert mesh.rank(at.dp, at.tp, at.pp) == rank
+        assert mesh.rank(**at) == rank
     assert mesh.coordinate(1) != mesh.coordinate(0)
     assert getattr(mesh.coordinate(1), order[0]) == 1, "the first axis named varies fastest"
 

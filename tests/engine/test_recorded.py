@@ -62,7 +62,7 @@ def counted(run: Trained, rank: int = 0, step: int = 1) -> Counter[tuple[str, st
 
 def test_logical_bytes_equal_the_closed_form_for_every_axis_and_operation(run: Trained) -> None:
     for lane in range(run.job.plan.pp):
-        rank = mesh_of(run.job).rank(0, 0, lane)
+        rank = mesh_of(run.job).rank(pp=lane)
         assert dict(counted(run, rank)) == predicted_communication(run.job, lane)
 
 

@@ -62,7 +62,7 @@ def test_the_ledgers_peaks_equal_the_prediction_on_every_rank(run: Trained) -> N
 
 def test_logical_bytes_equal_the_closed_form_for_every_axis_and_operation(run: Trained) -> None:
     for lane in range(run.job.plan.pp):
-        rank, total = mesh_of(run.job).rank(0, 0, lane), Counter[tuple[str, str]]()
+        rank, total = mesh_of(run.job).rank(pp=lane), Counter[tuple[str, str]]()
         for row in run.ops.to_pylist():
             if (row["rank"], row["step"]) == (rank, 1) and row["op"]:
                 total[row["group"], row["kind"] if row["op"] == "message" else row["op"]] += row["logical_bytes"]

@@ -162,7 +162,7 @@ class Synthesis:
 
     def _compute(self, made: _Rank, a: Action, start: int, end: int) -> None:
         parent = made.add(**_labels(a), start_ns=start, end_ns=end)
-        if self.mesh.tp > 1 and a.unit.startswith("block") and self.costs.layer:
+        if self.mesh.degree("tp") > 1 and a.unit.startswith("block") and self.costs.layer:
             tp = self.tensor_groups[made.rank]
             for part in (1, 2):
                 at = start + (end - start) * part // 2
@@ -195,7 +195,7 @@ class Synthesis:
                 op="message",
                 start_ns=start,
                 end_ns=ends,
-                peers=(made.rank, self.mesh.rank(at.dp, at.tp, a.peer)),
+                peers=(made.rank, self.mesh.rank(**{**at, "pp": a.peer})),
                 logical_bytes=MESSAGE_BYTES,
                 wire_bytes=MESSAGE_BYTES,
             )

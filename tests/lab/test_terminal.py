@@ -88,13 +88,13 @@ def test_a_pipeline_at_unit_costs_draws_the_staircase_of_the_textbook() -> None:
 
 def test_lines_follow_the_pipeline_whatever_the_order_of_ranks() -> None:
     job = Job.from_options(dp=2, pp=2, microbatches=2, batch=4, order="pp-dp-tp")
-    picture = text_timeline(synthetic(job), Mesh(2, 1, 2, ("pp", "dp", "tp")), 0, 40)
+    picture = text_timeline(synthetic(job), Mesh(("pp", "dp", "tp"), dp=2, pp=2), 0, 40)
     assert [line.rank for line in picture.lines] == [0, 2, 1, 3]
 
 
 def test_of_many_ranks_each_pipeline_coordinate_shows_its_first() -> None:
     job = Job.from_options(dp=4, tp=4, pp=4, microbatches=4, layers=4)
-    picture = text_timeline(synthetic(job, steps=1), Mesh(4, 4, 4), 0, 40)
+    picture = text_timeline(synthetic(job, steps=1), Mesh(dp=4, tp=4, pp=4), 0, 40)
     assert picture.left_out == 48
     assert [line.rank for line in picture.lines] == [r + 16 * z for z in range(4) for r in range(4)]
 

@@ -43,17 +43,17 @@ class MLPFamily(Family):
     def params(self, model: Model, tp: int, kind: str) -> tuple[Param, ...]:
         h = model.hidden
         if kind == "entry":
-            return Param("weight", (h, IN), split=1, std=IN**-0.5), Param("bias", (h,))
+            return Param("weight", (h, IN), placements={"tp": 1}, std=IN**-0.5), Param("bias", (h,))
         if kind == "exit":
             width = h * (1 + model.layers % 2)
-            return (Param("weight", (OUT, width), split=0, std=width**-0.5),)
+            return (Param("weight", (OUT, width), placements={"tp": 0}, std=width**-0.5),)
         if kind not in ("widen", "narrow"):
             raise Unknown("unit of an MLP", kind, ["entry", "widen", "narrow", "exit"])
         into, inside, out = (h, 3 * h, 2 * h) if kind == "widen" else (2 * h, 2 * h, h)
         return (
-            Param("up.weight", (inside, into), split=0, std=into**-0.5),
-            Param("up.bias", (inside,), split=0),
-            Param("down.weight", (out, inside), split=1, std=inside**-0.5),
+            Param("up.weight", (inside, into), placements={"tp": 0}, std=into**-0.5),
+            Param("up.bias", (inside,), placements={"tp": 0}),
+            Param("down.weight", (out, inside), placements={"tp": 1}, std=inside**-0.5),
             Param("norm.weight", (into,), fill=1.0),
             Param("norm.bias", (into,)),
             Param("down.bias", (out,)),

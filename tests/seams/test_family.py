@@ -184,7 +184,7 @@ GPT_JOB = Job()
 OF_UNIT: list[Callable[[str], Any]] = [
     kind_of,
     lambda unit: unit_params(GPT_JOB.model, 1, unit),
-    lambda unit: unit_size(GPT_JOB.model, 1, unit),
+    lambda unit: unit_size(GPT_JOB.model, {}, unit),
     lambda unit: recomputes(Job.from_options(recompute="full"), unit),
     lambda unit: output_shape(GPT_JOB, unit),
     lambda unit: formulas.activation_bytes(GPT_JOB, unit),
@@ -202,9 +202,9 @@ def test_nobody_takes_an_unknown_kind_of_unit_for_a_block(consumer: Callable[[st
 
 
 def test_a_unit_of_another_family_is_none_of_a_gpt() -> None:
-    for asked in (unit_params, unit_size):
+    for asked in (lambda: unit_params(GPT_JOB.model, 1, "widen0"), lambda: unit_size(GPT_JOB.model, {}, "widen0")):
         with pytest.raises(Unknown, match="no unit of a GPT called 'widen'"):
-            asked(GPT_JOB.model, 1, "widen0")
+            asked()
     for formula in (formulas.activation_bytes, formulas.held_for_weight_bytes):
         with pytest.raises(Unknown, match="no unit of a GPT called 'widen'"):
             formula(GPT_JOB, "widen0")

@@ -72,10 +72,10 @@ class GPTFamily(Family):
         """Tokens as activations lie, sequence first; inputs are all but the last, targets all but the first."""
         return job.model.seq + 1, job.microbatch_size
 
-    def batch(self, job: Job, step: int, dp_index: int) -> list[NDArray[np.int64]]:
+    def batch(self, job: Job, step: int, replica: int) -> list[NDArray[np.int64]]:
         from engine.model.data import microbatches  # numpy and the text, which only ranks need
 
-        return [micro.T.copy() for micro in microbatches(job, step, dp_index)]
+        return [micro.T.copy() for micro in microbatches(job, step, replica)]
 
     def smallest(self, model: Model) -> Model:
         return replace(model, layers=1)
@@ -101,12 +101,12 @@ def _block(model: Model) -> tuple[Param, ...]:
     h, a = model.hidden, model.heads
     residual_std = STD / (2 * model.layers) ** 0.5  # GPT-2: two residual additions a block
     return (
-        Param("qkv.weight", (3, a, h // a, h), split=1, std=STD),
-        Param("qkv.bias", (3, a, h // a), split=1),
-        Param("out.weight", (h, h), split=1, std=residual_std),
-        Param("up.weight", (4 * h, h), split=0, std=STD),
-        Param("up.bias", (4 * h,), split=0),
-        Param("down.weight", (h, 4 * h), split=1, std=residual_std),
+        Param("qkv.weight", (3, a, h // a, h), placements={"tp": 1}, std=STD),
+        Param("qkv.bias", (3, a, h // a), placements={"tp": 1}),
+        Param("out.weight", (h, h), placements={"tp": 1}, std=residual_std),
+        Param("up.weight", (4 * h, h), placements={"tp": 0}, std=STD),
+        Param("up.bias", (4 * h,), placements={"tp": 0}),
+        Param("down.weight", (h, 4 * h), placements={"tp": 1}, std=residual_std),
         Param("norm1.weight", (h,), fill=1.0),
         Param("norm1.bias", (h,)),
         Param("out.bias", (h,)),
@@ -118,7 +118,7 @@ def _block(model: Model) -> tuple[Param, ...]:
 
 def _ends(model: Model, tp: int) -> dict[str, tuple[Param, ...]]:
     vocab, h = padded_vocab(model, tp), model.hidden
-    table = Param("weight", (vocab, h), split=0, std=STD, rows=model.vocab)
+    table = Param("weight", (vocab, h), placements={"tp": 0}, std=STD, rows=model.vocab)
     positions = Param("positions", (model.seq, h), std=STD)
     norm = (Param("norm.weight", (h,), fill=1.0), Param("norm.bias", (h,)))
     if model.tied:

@@ -74,12 +74,12 @@ def _held(model: Model, tp: int, kind: LaneKind, cap: int, shards: int) -> Held:
     order = ["head"] * kind.last + ["block0"] * sum(kind.blocks) + ["embedding"] * kind.first
     elements: list[int] = []
     for name in order:
-        size = unit_size(model, tp, name)
+        size = unit_size(model, {"tp": tp}, name)
         if not elements or elements[-1] + size > cap:
             elements.append(0)
         elements[-1] += size
     if model.tied and (kind.first or kind.last):
-        elements.append(unit_size(model, tp, TOKENS))
+        elements.append(unit_size(model, {"tp": tp}, TOKENS))
     shard = -(-np.array(elements, np.int64) // shards)
     return Held(shard * shards, shard)
 

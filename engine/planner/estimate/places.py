@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from engine.cluster.cluster import Cluster, Device
 from engine.cluster.collectives import GroupCost, group_cost, message_seconds
-from engine.job.mesh import AXES, Mesh
+from engine.job.mesh import Mesh
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -101,7 +101,8 @@ class MeshPlaces:
 
     @cached_property
     def _columns(self) -> tuple[Numbers, Numbers, Floats]:
-        grid = self.mesh.grid  # [dp, tp, pp]
+        assert self.mesh.axes == ("dp", "tp", "pp"), "what a search covers, in the order of the grid's dims"
+        grid = self.mesh.grid
         dp, tp, pp = grid.shape
         groups = grid.transpose(0, 2, 1).reshape(-1, tp)
         tensor = self.places.numbers_of(groups).reshape(dp, pp)
@@ -160,18 +161,15 @@ class MeshPlaces:
         if axis not in self._known:
             grid = self.mesh.grid
             if axis == "dp":
-                found = self.places.numbers_of(grid.transpose(1, 2, 0).reshape(-1, self.mesh.dp))
-                self._known[axis] = found.reshape(self.mesh.tp, self.mesh.pp)
+                found = self.places.numbers_of(grid.transpose(1, 2, 0).reshape(-1, self.mesh.degree("dp")))
+                self._known[axis] = found.reshape(self.mesh.degree("tp"), self.mesh.degree("pp"))
             elif axis == "tp":
                 self._known[axis] = self.tensor
             else:
-                along = grid.reshape(-1, self.mesh.pp)
+                along = grid.reshape(-1, self.mesh.degree("pp"))
                 self._known[axis] = self.places.numbers_of(along[:, [0, -1]] if axis == "tie" else along)
         return self._known[axis]
 
     @cached_property
     def _known(self) -> dict[str, Numbers]:
         return {}
-
-
-assert AXES == ("dp", "tp", "pp"), "the axes of Mesh.grid"

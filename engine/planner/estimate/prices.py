@@ -80,7 +80,8 @@ class Prices:
     def mesh(self, shape: Shape) -> MeshPlaces:
         key = (shape.dp, shape.tp, shape.pp)
         if key not in self._meshes:
-            self._meshes[key] = MeshPlaces(Mesh(*key, tuple(self.job.plan.order.split("-"))), self.places)
+            order = tuple(self.job.plan.order.split("-"))
+            self._meshes[key] = MeshPlaces(Mesh(order, dp=shape.dp, tp=shape.tp, pp=shape.pp), self.places)
         return self._meshes[key]
 
     def block(self, shape: Shape, many: Variants) -> Block:
@@ -159,7 +160,7 @@ class Prices:
     def _elements(self, holds: Counts, tp: int, replicated: bool = False) -> int:
         size = replicated_size if replicated else unit_size
         names = ("embedding", "block0", "head", TOKENS)
-        return sum(n * size(self.job.model, tp, name) for n, name in zip(holds, names, strict=True) if n)
+        return sum(n * size(self.job.model, {"tp": tp}, name) for n, name in zip(holds, names, strict=True) if n)
 
     def _shard(self, holds: Counts, block: Block) -> Numbers:
         """Elements of a bucket of each plan on one rank; the whole bucket without ZeRO."""

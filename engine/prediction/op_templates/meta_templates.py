@@ -104,7 +104,7 @@ def execute_alone(job: Job, lane: int, actions: Sequence[Action], backend: str) 
     """(action kind, bucket) → template of actions on a lane of a job of
     `engine.prediction.op_templates.templates.step_job`, done one after the other and nothing else.
     """
-    rank = mesh_of(job).rank(0, 0, lane)
+    rank = mesh_of(job).rank(pp=lane)
     comm = SilentComm(rank, _groups(job, rank), backend)
     program = Program(tuple(tuple(actions) if z == lane else () for z in range(job.plan.pp)))
     Runtime(job, program, rank, comm, META, Ledger(rank), _empty).execute([])
@@ -115,7 +115,7 @@ def execute_alone(job: Job, lane: int, actions: Sequence[Action], backend: str) 
 
 def _groups(job: Job, rank: int) -> dict[str, Group]:
     mesh = mesh_of(job)
-    return {axis: Group(axis, tuple(mesh.group(axis, rank)), None) for axis in ("dp", "tp", "pp")}
+    return {axis: Group(axis, tuple(mesh.group(axis, rank)), None) for axis in mesh.axes}
 
 
 def _template(own: Op, rows: list[Op], axes: dict[int, str]) -> Template:

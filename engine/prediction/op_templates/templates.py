@@ -12,7 +12,6 @@ from engine.communication.collective_bytes import logical_bytes, wire_bytes
 from engine.job.job import Hardware, Job, Plan
 from engine.model.buckets import Bucket, lane_buckets
 from engine.model.family import family_of
-from engine.model.params import replicated_size
 from engine.model.units import boundary_bytes, token_lanes
 from engine.program.kinds import Kind
 from engine.program.program import Action, boundary
@@ -68,7 +67,7 @@ def step_job(job: Job, lane: int) -> tuple[Job, int]:
     """(the job, the first of its lanes) whose optimizer step writes the same rows as that of `lane` of `job`."""
     alike = next(z for z in range(lane + 1) if _step_of(job, z) == _step_of(job, lane))
     plan = replace(job.plan, microbatches=1)
-    training = replace(job.training, batch=job.microbatch_size * plan.dp, steps=1, seed=0, lr=1.0, text=None)
+    training = replace(job.training, batch=job.microbatch_size * plan.replicas, steps=1, seed=0, lr=1.0, text=None)
     return replace(job, plan=plan, training=training, hardware=Hardware()), alike
 
 
@@ -90,7 +89,7 @@ def communication_template(job: Job, action: Action, bucket: Bucket | None, back
         )  # fmt: skip
     assert bucket is not None
     op, axis = action.op, action.axis
-    n = {"dp": job.plan.dp, "tp": job.plan.tp, "tie": 2}[axis]
+    n = 2 if axis == "tie" else job.plan.degree(axis)
     size = _bytes_moved(job, action, bucket)
     return (
         Piece(
@@ -104,10 +103,4 @@ def _bytes_moved(job: Job, action: Action, bucket: Bucket) -> int:
     """Size of the whole tensor that a collective works on."""
     if action.kind is Kind.GATHER:
         return bucket.padded * job.precision.compute
-    if action.axis == "tp":
-        elements = sum(replicated_size(job.model, job.plan.tp, unit) for unit in bucket.units)
-    elif action.axis == "tie":
-        elements = bucket.shard  # the whole bucket without ZeRO
-    else:
-        elements = bucket.padded
-    return elements * job.precision.grad
+    return bucket.reduced(action.axis) * job.precision.grad

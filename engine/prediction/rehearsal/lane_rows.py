@@ -7,6 +7,7 @@ found once a part, or once a distinct piece, and spread over the rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from engine.job.errors import Unknown
 from engine.job.mesh import Mesh
 from engine.prediction.op_templates.templates import SELF, Piece
 from engine.prediction.rehearsal.script import Part
@@ -160,14 +162,15 @@ def _peers(axis: str, rank: int, mesh: Mesh, tie: Sequence[int]) -> list[int]:
 
     tie: the pipeline ranks that hold copies of one matrix.
     """
-    if axis in ("dp", "tp", "pp"):
+    if axis in mesh.axes:
         return mesh.group(axis, rank)
     if axis == SELF:
         return [rank]
     if axis == "tie":
         pipeline = mesh.group("pp", rank)
         return [pipeline[z] for z in tie]
-    if axis:
-        at = mesh.coordinate(rank)
-        return [rank, mesh.rank(at.dp, at.tp, int(axis.removeprefix("pp")))]
-    return []
+    if not axis:
+        return []
+    if re.fullmatch(r"pp\d+", axis):
+        return [rank, mesh.rank(**{**mesh.coordinate(rank), "pp": int(axis.removeprefix("pp"))})]
+    raise Unknown("axis", axis, (*mesh.axes, "tie"))

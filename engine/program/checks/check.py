@@ -10,10 +10,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
+from engine.job.axes import dividing, sharding_axis
 from engine.job.job import Job
 from engine.model.unit_kinds import kind_of
 from engine.program.checks.context import Case, Complaint
-from engine.program.checks.rules import AXES, RULES
+from engine.program.checks.rules import RULES
 from engine.program.dryrun import DryRun, dry_run
 from engine.program.kinds import Kind
 from engine.program.program import Action, Program
@@ -97,10 +98,12 @@ def _misplaced_bucket(case: Case, z: int, a: Action) -> Iterator[str]:
         yield f"only ZeRO-3 releases parameters, and here ranks keep them (ZeRO-{case.zero})."
     if a.kind is Kind.GATHER and not case.zero:
         yield "nothing is sharded here, so there is nothing to gather: that takes dp=2 or more and zero=1 or more."
-    elif a.kind is Kind.GATHER and (a.axis, a.op) != ("dp", "all_gather"):
-        yield "parameters are gathered by all_gather over dp: write all_gather @dp."
-    if a.kind in (Kind.REDUCE, Kind.WAIT) and a.axis not in AXES:
-        yield "it must name the axis of a reduction: write @dp, @tp or @tie."
+    elif a.kind is Kind.GATHER and (a.axis, a.op) != (sharding_axis(), "all_gather"):
+        yield f"parameters are gathered by all_gather over {sharding_axis()}: write all_gather @{sharding_axis()}."
+    summed = (*dividing("batch"), *dividing("tensors"), "tie")
+    if a.kind in (Kind.REDUCE, Kind.WAIT) and a.axis not in summed:
+        *others, last = (f"@{axis}" for axis in summed)
+        yield f"it must name the axis of a reduction: write {', '.join(others)} or {last}."
 
 
 def grid(program: Program, mark: Mark | None = None, width: int | None = None) -> str:

@@ -25,6 +25,7 @@ class Case:
         self.stage_of = {unit: s for s, units in enumerate(self.stages) for unit in units}
         self.lane_of = [stage_lane(job.plan, s) for s in range(len(self.stages))]
         buckets = [lane_buckets(job, z) for z in range(self.pp)]
+        self.named = [{bucket.name: bucket for bucket in mine} for mine in buckets]
         self.homes = [{unit: bucket.name for bucket in mine for unit in bucket.units} for mine in buckets]
         self.buckets = [tuple(dict.fromkeys(home.values())) for home in self.homes]  # of each lane, by name
         self.passes: dict[tuple[Kind, str, int | None], Place] = {}

@@ -7,7 +7,7 @@ delayed, receives posted early and extra waits all pass, as long as every value 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from engine.model.units import compute_units, needs
@@ -15,8 +15,6 @@ from engine.program.checks.context import Case, Complaint
 from engine.program.checks.recompute import recomputations
 from engine.program.kinds import KINDS, Kind
 from engine.program.program import Action
-
-AXES = ("tp", "dp", "tie")  # in the order in which a gradient is summed over them
 
 
 def _coverage(case: Case) -> Iterator[Complaint]:
@@ -197,9 +195,13 @@ def _gathered_after_update(case: Case, z: int) -> Iterator[Complaint]:
             if a.unit in gathered:
                 yield z, i, f"{a.unit} has been gathered already since its update."
             gathered.add(a.unit)
-    for name in case.buckets[z]:
+    for name, bucket in case.named[z].items():
         if name not in gathered:
-            yield z, len(lane), f"each rank has updated its shard only: gather {name} all_gather @dp is missing."
+            yield (
+                z,
+                len(lane),
+                f"each rank has updated its shard only: gather {name} all_gather @{bucket.shard_axis} is missing.",
+            )
 
 
 def _reductions(case: Case) -> Iterator[Complaint]:
@@ -256,38 +258,41 @@ def _reduced_when_complete(
     case: Case, z: int, name: str, story: list[tuple[int, Action]], wanted: dict[Action, None]
 ) -> Iterator[Complaint]:
     """One bucket's story: backwards fill its buffer, reductions sum it in place or (ZeRO-2 and 3) empty it."""
-    shards = case.zero >= 2
+    shards, axes, along = case.zero >= 2, (*case.named[z][name].sum_axes, "tie"), case.named[z][name].shard_axis
     last = {a.microbatch if shards else None: (i, a) for i, a in story if a.kind.adds_gradient}
     where = {_sum(a): i for i, a in story if a.kind is Kind.REDUCE}
     filled, flying = False, set[str]()
     for i, a in story:
         if a.kind.adds_gradient:
             filled = True
-            flying.discard("dp")  # a backward waits for it
+            flying.discard(along)  # a backward waits for it
         elif a.kind is Kind.WAIT:
             flying.discard(a.axis)
         else:
             late, backward = last.get(a.microbatch, (-1, a))
             if i < late:
                 yield z, i, f"these gradients are not complete: it needs {backward} first{case.ready((z, late))}."
-            for first in _sums_before(a, wanted):
+            for first in _sums_before(a, wanted, axes):
                 if i < where[first]:
                     yield z, i, f"it needs {first} first{case.ready((z, where[first]))}."
                 elif first.axis in flying:
                     yield z, i, f"{first} may still be under way: it needs wait {name} @{first.axis} first."
-            if shards and a.axis == "dp" and not filled:
+            if shards and a.axis == along and not filled:
                 yield (
                     z,
                     i,
                     f"the reduction before took these gradients along: {name} has one buffer under ZeRO-2 and 3.",
                 )
-            filled = filled and a.axis != "dp"
+            filled = filled and a.axis != along
             flying.add(a.axis)
 
 
-def _sums_before(a: Action, wanted: dict[Action, None]) -> list[Action]:
-    """The reductions over earlier axes whose result reduction `a` sums on: its micro-batch's, or all of them."""
-    earlier = AXES[: AXES.index(a.axis)]
+def _sums_before(a: Action, wanted: dict[Action, None], axes: Sequence[str]) -> list[Action]:
+    """The reductions over earlier axes whose result reduction `a` sums on: its micro-batch's, or all of them.
+
+    axes: along which its bucket is summed, in order.
+    """
+    earlier = axes[: axes.index(a.axis)]
     if a.microbatch is None:
         return [first for first in wanted if first.axis in earlier]
     keys = (Action(a.kind, a.unit, a.microbatch, axis=axis, op="all_reduce") for axis in earlier)

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from engine.model.buckets import Bucket
 from engine.program.kinds import Kind
 from engine.program.program import Action
 
 Needs = Callable[[str], Sequence[str]]
 
 
-def gather_around_use(lane: Sequence[Action], needs: Needs, prefetch: int, keep: bool) -> list[Action]:
+def gather_around_use(
+    lane: Sequence[Action], buckets: Sequence[Bucket], needs: Needs, prefetch: int, keep: bool
+) -> list[Action]:
     """Adds GATHER before and RELEASE after each use of a unit's parameters.
 
     prefetch: how many computations ahead a gather starts, but never while the same parameters are still in use.
     keep: one gather at the first use in the step, one release after the last.
     The weight part of a backward uses no parameters.
     """
+    along = {bucket.name: bucket.shard_axis for bucket in buckets}
     computes = [i for i, a in enumerate(lane) if a.kind.computes]
     uses: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for n, i in enumerate(computes):
@@ -34,7 +38,7 @@ def gather_around_use(lane: Sequence[Action], needs: Needs, prefetch: int, keep:
         free = 0
         for first, last in spans:
             start = max(first - prefetch, free)
-            before[computes[start]].append(Action(Kind.GATHER, name, axis="dp", op="all_gather"))
+            before[computes[start]].append(Action(Kind.GATHER, name, axis=along[name], op="all_gather"))
             after[computes[last]].append(Action(Kind.RELEASE, name))
             free = last + 1
     return [new for i, action in enumerate(lane) for new in (*before[i], action, *after[i])]

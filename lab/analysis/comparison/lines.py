@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from engine.job.axes import AXES
 from engine.program.compile import compile_job
 from engine.recording.tables import CATEGORY_WORDS
 from lab.analysis import CAUSES, PART_NAMES
 from lab.analysis.comparison.run_metrics import Facts, bubble, facts, step_seconds
 from lab.analysis.recorded_run import RecordedRun
-from lab.wording import axis_name, axis_order, nbytes, percent, seconds
+from lab.wording import axis_name, axis_order, mesh_words, nbytes, percent, seconds
 
 __all__ = [
     "CATEGORY_NAMES",
@@ -150,8 +151,8 @@ def names(runs: Sequence[RecordedRun]) -> list[str]:
 
 def _name(i: int, run: RecordedRun, differ: dict[str, tuple[Any, ...]]) -> str:
     plan = run.job.plan
-    shape = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
-    own = [f"{option}={values[i]}" for option, values in differ.items() if option not in ("dp", "tp", "pp")]
+    shape = mesh_words(plan)
+    own = [f"{option}={values[i]}" for option, values in differ.items() if option != "axes" and option not in AXES]
     return f"{LETTERS[i]}: {', '.join([shape, *own[:MOST_NAMED]])}"
 
 

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow.compute as pc
 
+from engine.job.axes import AXES
 from engine.job.job import Job
-from engine.job.mesh import AXES
 from engine.prediction import formulas
 from engine.prediction.replay.rows import Mask, Numbers, StepRows
 from engine.recording.tables import Recording

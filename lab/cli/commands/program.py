@@ -52,7 +52,7 @@ def _lane(rank: str | None, job: Job) -> int | None:
 def _heading(rank: str | None, job: Job) -> str:
     """Comments that the reader of programs skips."""
     if rank is None:
-        sharing = job.plan.dp * job.plan.tp
+        sharing = job.world_size // job.plan.pp
         return f"# each pipeline lane is run by {sharing} rank{'s' if sharing > 1 else ''}\n"
     return f"# rank {rank} of {job.world_size}: {mesh_of(job).coordinate(int(rank))}\n"
 

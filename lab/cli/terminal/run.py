@@ -11,8 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from engine.job.axes import AXES
 from engine.job.job import Model
-from engine.job.mesh import AXES, Mesh, mesh_of
+from engine.job.mesh import Mesh, mesh_of
 from engine.job.rules import notes
 from engine.job.schedules import SCHEDULES
 from engine.model.family import family_of
@@ -29,6 +30,7 @@ from lab.wording import (
     PARAM_LIMIT,
     WAITING_FOR_CORE,
     WEIGHTS_CRITERION,
+    mesh_words,
     percent,
     power,
     seconds,
@@ -149,7 +151,7 @@ def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
     if run.status not in WHOLE and run.message:
         yield "why", run.message
     plan = job.plan
-    parts = [f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline", f"ZeRO-{plan.zero}", _schedule(run)]
+    parts = [mesh_words(plan), f"ZeRO-{plan.zero}", _schedule(run)]
     chunks = f" in {plan.chunks} chunks" if plan.chunks > 1 else ""
     yield (
         "plan",
@@ -202,22 +204,22 @@ def _timeline(run: Run, width: int) -> RenderableType:
     mesh = mesh_of(run.job)
     gutter = 2 + len(_place_heading(run.recording.stands_for, mesh)) + len(" 100%")
     picture = text_timeline(run.recording, mesh, step, max(20, width - gutter))
-    heading = f"step {step}, {seconds(picture.seconds)} wide; d t p: data, tensor, pipeline coordinate"
+    heading = f"step {step}, {seconds(picture.seconds)} wide; {_letters(mesh)}: {_words(mesh)} coordinate"
     if run.recording.stands_for:
         heading += "; ×: ranks that do the same"
     return Group(Text(heading, style="dim"), draw(picture, mesh), legend(picture, width - 2))
 
 
 def draw(picture: TextTimeline, mesh: Mesh) -> Text:
-    """Rank, coordinate (d data, t tensor, p pipeline), the step, and the share of it spent working."""
+    """Rank, coordinate (d data, t tensor, p pipeline…), the step, and the share of it spent working."""
     text = Text(no_wrap=True, overflow="crop")
     cells = len(picture.lines[0].text) if picture.lines else 0
     weights = {line.rank: line.stands_for for line in picture.lines if line.stands_for > 1}
     text.append(f"{_place_heading(weights, mesh)}{'':{cells}} busy", style="dim")
-    wide = [len(str(mesh.degree(axis) - 1)) for axis in AXES]
+    wide = _widths(mesh)
     for line in picture.lines:
         at = mesh.coordinate(line.rank)
-        where = " ".join(f"{n:>{w}}" for n, w in zip((at.dp, at.tp, at.pp), wide, strict=True))
+        where = " ".join(f"{n:>{w}}" for n, w in zip(at.values(), wide, strict=True))
         like = f" {f'×{line.stands_for}':>6}" if weights else ""
         text.append(f"\n{line.rank:>4}{like}  {where} ")
         for piece in line.pieces:
@@ -230,9 +232,21 @@ def draw(picture: TextTimeline, mesh: Mesh) -> Text:
 
 def _place_heading(stands_for: Mapping[int, int], mesh: Mesh) -> str:
     """The heading of what stands left of the picture."""
-    wide = [len(str(mesh.degree(axis) - 1)) for axis in AXES]
-    letters = " ".join(f"{letter:>{w}}" for letter, w in zip("dtp", wide, strict=True))
+    letters = " ".join(f"{AXES[axis].letter:>{w}}" for axis, w in zip(mesh.axes, _widths(mesh), strict=True))
     return f"rank{f' {chr(215):>6}' if stands_for else ''}  {letters} "
+
+
+def _widths(mesh: Mesh) -> list[int]:
+    """Digits of a place along each axis."""
+    return [len(str(degree - 1)) for degree in mesh.degrees.values()]
+
+
+def _letters(mesh: Mesh) -> str:
+    return " ".join(AXES[axis].letter for axis in mesh.axes)
+
+
+def _words(mesh: Mesh) -> str:
+    return ", ".join(AXES[axis].word for axis in mesh.axes)
 
 
 def legend(picture: TextTimeline, width: int) -> Text:

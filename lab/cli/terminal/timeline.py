@@ -103,22 +103,19 @@ def text_timeline(recording: Recording, mesh: Mesh, step: int, width: int = 80) 
 
 
 def _chosen(mesh: Mesh, ranks: list[int]) -> list[int]:
-    def place(rank: int) -> tuple[int, int, int]:
-        at = mesh.coordinate(rank)
-        return at.pp, at.dp, at.tp
-
-    ordered = sorted(ranks, key=place)
+    ordered = sorted(ranks, key=lambda rank: mesh.coordinate(rank).by_stage)
     if len(ordered) <= MAX_ROWS:
         return ordered
-    each = max(1, MAX_ROWS // mesh.pp)
+    pipeline = mesh.degree("pp")
+    each = max(1, MAX_ROWS // pipeline)
     count: dict[int, int] = {}
     chosen = []
     for rank in ordered:
-        lane = place(rank)[0]
+        lane = mesh.coordinate(rank)["pp"]
         count[lane] = count.get(lane, 0) + 1
         if count[lane] <= each:
             chosen.append(rank)
-    return chosen[: max(MAX_ROWS, mesh.pp)]
+    return chosen[: max(MAX_ROWS, pipeline)]
 
 
 def _line(ops: StepRows, rank: int, rows: slice, edges: NDArray[np.int64]) -> Line:

@@ -134,7 +134,9 @@ def _names(trace: _Trace, ops: StepRows, known: set[int]) -> Iterator[Event]:
         known.add(rank)
         at, alike = trace.mesh.coordinate(rank), ops.weight.get(rank, 1)
         name = f"rank {rank} ({at})" + (f" and {alike - 1:,} like it" if alike > 1 else "")
-        place = (at.pp * trace.mesh.dp + at.dp) * trace.mesh.tp + at.tp
+        place = 0
+        for axis in ("pp", *(axis for axis in at if axis != "pp")):  # as `Coordinate.by_stage` orders them
+            place = place * trace.mesh.degree(axis) + at[axis]
         yield {"ph": "M", "name": "process_name", "pid": process(rank), "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": process(rank), "args": {"sort_index": place}}
 

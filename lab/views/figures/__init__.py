@@ -163,7 +163,8 @@ def memory_over_time(
 
 def _name(run: HasRecording) -> str:
     plan = run.job.plan
-    return f"dp={plan.dp} tp={plan.tp} pp={plan.pp} ZeRO-{plan.zero} {SCHEDULES[plan.schedule].label}"
+    degrees = " ".join(f"{axis}={degree}" for axis, degree in plan.degrees.items())
+    return f"{degrees} ZeRO-{plan.zero} {SCHEDULES[plan.schedule].label}"
 
 
 def _panel(name: str, run: HasRecording, rank: int, step: int | None) -> Panel:

@@ -19,7 +19,7 @@ from lab.views.report.html import Html, join, paragraph, tag
 from lab.views.report.reportable import Reportable, is_simulated
 from lab.views.report.words import DEFINITIONS, OF_REAL_RUNS, job_in_words
 from lab.views.timeline.joiner import script
-from lab.wording import command_line
+from lab.wording import command_line, mesh_words
 
 __all__ = ["Reportable", "report_html", "write_report"]
 
@@ -85,7 +85,7 @@ def _header(run: Reportable, compared: bool) -> Html:
         command="lab simulate" if is_simulated(run) else "lab run",
         program=f"runs/{run.id}/program.txt" if by_hand else "",
     )
-    shape = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
+    shape = mesh_words(plan)
     absent = {"predicted": not compared, "steps": is_simulated(run)}
     links = [tag("li", tag("a", title, href=f"#{name}")) for name, title in _PARTS.items() if not absent.get(name)]
     return tag(

@@ -19,7 +19,7 @@ from lab.views.report.html import Html, details, paragraph, table, tag
 from lab.views.report.plots import plot
 from lab.views.report.reportable import Reportable, is_simulated
 from lab.views.timeline import timeline_data
-from lab.wording import RESIDENT, WAITING_FOR_CORE, nbytes, percent, seconds, shared_cores
+from lab.wording import RESIDENT, WAITING_FOR_CORE, axis_name, nbytes, percent, seconds, shared_cores
 
 Row = Mapping[str, Any]
 
@@ -76,10 +76,11 @@ def grid_section(run: Reportable) -> Html:
     for rank in sorted(set(like.values())) or range(mesh.size):
         at = mesh.coordinate(rank)
         name = rank_name(run.recording, rank).removeprefix("rank ")
-        rows.append([name, at.dp, at.tp, at.pp, values.get(rank, "–"), holds(run.job, at.pp)])
-    share = f", of which it keeps 1/{mesh.tp} of every large matrix" if mesh.tp > 1 else ""
+        rows.append([name, *at.values(), values.get(rank, "–"), holds(run.job, at.pp)])
+    tp = mesh.degree("tp")
+    share = f", of which it keeps 1/{tp} of every large matrix" if tp > 1 else ""
     layers = f" and the layers it holds{share}" if mesh.size <= MOST_LABELS else ""
-    heads = ["rank", "data", "tensor", "pipeline", "peak memory", "holds"]
+    heads = ["rank", *(axis_name(axis) for axis in mesh.axes), "peak memory", "holds"]
     if mesh.size > MOST_PLACED:
         words = f"{mesh.size:,} ranks are too many for a picture: of those alike one is listed."
         listed = table("Coordinates of one rank of each kind, and what it holds", heads, rows)

@@ -13,6 +13,7 @@ from lab.wording import (
     RESIDENT,
     WAITING_FOR_CORE,
     WEIGHTS_CRITERION,
+    mesh_words,
     parameter_count,
     power,
     size_words,
@@ -26,7 +27,7 @@ def job_in_words(job: Job, simulated: bool = False, by_hand: bool = False) -> st
     size = parameter_count(parameters(job))
     shape = size_words(model, seq="{} tokens a sequence", vocab="")
     model_words = f"{family_of(model).label} of {size} ({shape})"
-    ranks = f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline"
+    ranks = mesh_words(plan)
     sequences = f"{training.batch:,} sequences"
     if simulated:
         whom = f"{job.world_size:,} ranks = {ranks}" if job.world_size > 1 else "one rank"

@@ -70,7 +70,7 @@ def timeline_data(
     axes = [axis for axis in axis_order() if any(axis in lanes.axes for lanes in laid)]
     idle = [idle_spans(lanes.ops) for lanes in laid]
     names = {rank: _rank(lanes, rank) for lanes in laid[::-1] for rank in lanes.order}
-    order = sorted(names, key=lambda r: (mesh.coordinate(r).pp, mesh.coordinate(r).dp, mesh.coordinate(r).tp))
+    order = sorted(names, key=lambda r: mesh.coordinate(r).by_stage)
     return {
         **_frame(axes, {rank: names[rank] for rank in order}),
         "title": title,
@@ -128,7 +128,7 @@ def _colours(p: Palette) -> Data:
 def _rank(lanes: Lanes, rank: int) -> dict[str, str]:
     """Its name, and its coordinates on the axes that have more than one; none where it stands for other places."""
     at = lanes.mesh.coordinate(rank)
-    where = [f"{axis}{getattr(at, axis)}" for axis in ("dp", "tp", "pp") if lanes.mesh.degree(axis) > 1]
+    where = [f"{axis}{place}" for axis, place in at.items() if lanes.mesh.degree(axis) > 1]
     return {"name": lanes.ops.rank_names[rank], "where": "" if lanes.ops.stands_for else " ".join(where)}
 
 

@@ -16,7 +16,7 @@ def all_reduce_bytes(runs: Sequence[HasSummary], theme: Theme = "light") -> go.F
     sent = {}
     for run in runs:
         plan = run.job.plan
-        if plan.dp == 1 or plan.tp * plan.pp > 1 or plan.zero:
+        if plan.dp == 1 or run.job.world_size > plan.dp or plan.zero:
             raise ValueError("what replicas send is told of runs with dp=2 or more, tp=1, pp=1 and zero=0.")
         nbytes = sum(row["logical_bytes"] for row in run.summary["communication"] if row["axis"] == "dp")
         sent[run.job.plan.dp] = nbytes / (parameters(run.job) * run.job.precision.grad)

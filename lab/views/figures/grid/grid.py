@@ -9,15 +9,25 @@ import plotly.graph_objects as go
 
 from engine.cluster.cluster import Cluster
 from engine.job.job import Job
-from engine.job.mesh import AXES, Mesh, mesh_of
+from engine.job.mesh import Mesh, mesh_of
 from engine.model.unit_kinds import UnitKind, kind_of, number_of
 from engine.model.units import stage_lane, stages
 from lab.analysis.step.activity import Activity
 from lab.views.figures.grid.grid_kinds import activity_balls, activity_kinds, activity_words, node_kinds
 from lab.views.figures.grid.grid_lines import axis_lines, tier_lines
-from lab.views.figures.grid.grid_ranks import MOST_LABELS, MOST_NUMBERS, Ball, by_kind, by_value, mark
+from lab.views.figures.grid.grid_ranks import (
+    IN_SPACE,
+    MOST_LABELS,
+    MOST_NUMBERS,
+    Ball,
+    by_kind,
+    by_value,
+    in_blocks,
+    length,
+    mark,
+)
 from lab.views.figures.style.palette import Palette, Theme, figure, palette
-from lab.wording import AXIS_NAMES, nbytes, percent, seconds, unit
+from lab.wording import axis_name, mesh_words, nbytes, percent, seconds, unit
 
 __all__ = ["MOST_LABELS", "MOST_NUMBERS", "Colour", "activity_grid", "grid_figure", "holds", "node_grid"]
 
@@ -36,6 +46,8 @@ def grid_figure(
 ) -> go.Figure:
     """Ranks in space: x = data, y = tensor, z = pipeline, lines join the ranks that talk along each axis.
 
+    Further axes of the mesh are drawn as blocks side by side.
+
     values: what the colour shows for each rank: bytes for "memory", a fraction for "idle"; "stage" needs
     none. selected: its groups are drawn thick and named.
     """
@@ -47,7 +59,7 @@ def grid_figure(
     balls = [
         Ball(r, label, f"{_who(mesh, r, held)}<br>{_SCALE_NAMES[colour]} {_value(v, colour)}", "", v / scale)
         for r, v in sorted(values.items())
-        for label in [held[r] if mesh.pp > 1 else ""]  # without stages all hold the same layers
+        for label in [held[r] if mesh.degree("pp") > 1 else ""]  # without stages all hold the same layers
     ]
     bar = None if colour == "stage" else _scale(colour, name_of_unit)
     traces = [*axis_lines(mesh, p, selected), by_value(mesh, balls, bar, p, selected)]
@@ -91,10 +103,9 @@ def _scene(
     p = palette(theme)
     chosen = [] if selected is None else mark(mesh, selected, p)
     fig = figure(title, theme, 520, [*traces, *chosen])
-    named = zip(("xaxis", "yaxis", "zaxis"), AXES, strict=True)
-    axes = {name: _axis(mesh, axis, p) for name, axis in named}
-    longest = max(mesh.degree(axis) for axis in AXES)
-    aspect = {xyz: 0.5 + 0.5 * mesh.degree(axis) / longest for xyz, axis in zip("xyz", AXES, strict=True)}
+    axes = {f"{xyz}axis": _axis(mesh, axis, p) for xyz, axis in zip("xyz", IN_SPACE, strict=True)}
+    longest = max(length(mesh, axis) for axis in IN_SPACE)
+    aspect = {xyz: 0.5 + 0.5 * length(mesh, axis) / longest for xyz, axis in zip("xyz", IN_SPACE, strict=True)}
     fig.update_layout(
         legend={"y": 0, "yanchor": "bottom"}, scene={**axes, "aspectmode": "manual", "aspectratio": aspect}
     )
@@ -104,9 +115,8 @@ def _scene(
 
 
 def _shape(job: Job) -> str:
-    plan = job.plan
     ranks = f"{job.world_size} rank{'s' if job.world_size > 1 else ''}"
-    return f"{plan.dp} data × {plan.tp} tensor × {plan.pp} pipeline = {ranks}"
+    return f"{mesh_words(job.plan)} = {ranks}"
 
 
 def grid_title(job: Job, values: Mapping[int, float], colour: str) -> str:
@@ -121,13 +131,13 @@ def node_title(job: Job, mesh: Mesh, cluster: Cluster | None) -> str:
     if cluster is None:
         return f"{_shape(job)}, all on one node: this machine"
     nodes = len({cluster.node_of(r) for r in range(mesh.size)})
-    busy = [axis for axis in AXES if mesh.degree(axis) > 1]
+    busy = [axis for axis in mesh.axes if mesh.degree(axis) > 1]
     crossing = [a for a in busy if any(len({cluster.node_of(r) for r in group}) > 1 for group in mesh.groups(a))]
     on = f"{job.world_size} ranks on {nodes} node{'s' if nodes > 1 else ''} of {cluster.name}"
     if not crossing:
         return f"{on}: no group leaves its node"
-    across = " and ".join(AXIS_NAMES[a] for a in crossing)
-    within = " and ".join(AXIS_NAMES[a] for a in busy if a not in crossing)
+    across = " and ".join(axis_name(a) for a in crossing)
+    within = " and ".join(axis_name(a) for a in busy if a not in crossing)
     return f"{on}: {across} groups cross nodes" + (f", {within} groups stay inside" if within else "")
 
 
@@ -137,12 +147,13 @@ def _value(value: float, colour: str) -> str:
 
 def _held(job: Job, mesh: Mesh) -> dict[int, str]:
     """What layers each rank holds."""
-    layers = [holds(job, pipeline) for pipeline in range(mesh.pp)]
+    layers = [holds(job, pipeline) for pipeline in range(mesh.degree("pp"))]
     return {rank: layers[mesh.coordinate(rank).pp] for rank in range(mesh.size)}
 
 
 def _who(mesh: Mesh, rank: int, held: Mapping[int, str]) -> str:
-    share = f", 1/{mesh.tp} of each" if mesh.tp > 1 else ""
+    tp = mesh.degree("tp")
+    share = f", 1/{tp} of each" if tp > 1 else ""
     return f"<b>rank {rank}</b>, {mesh.coordinate(rank)}<br>{held[rank]}{share}"
 
 
@@ -184,11 +195,15 @@ def _scale(colour: str, name_of_unit: str) -> dict[str, object]:
 
 
 def _axis(mesh: Mesh, axis: str, p: Palette) -> dict[str, object]:
-    n = mesh.degree(axis)
+    n, whole = mesh.degree(axis), length(mesh, axis)
+    blocks = range(0, whole, n + 1)
+    ticks = [(start + i, str(i)) for start in blocks for i in range(0, n, max(1, n * len(blocks) // 8))]
+    more = "".join(f"<br>blocks: {axis_name(other)} ({other})" for other in in_blocks(mesh) if axis == IN_SPACE[0])
     return {
-        "title": {"text": f"{AXIS_NAMES[axis]}<br>({axis})"},
-        "tickvals": list(range(0, n, max(1, n // 8))),
-        "range": [-0.5, n - 0.5],
+        "title": {"text": f"{axis_name(axis)}<br>({axis}){more}"},
+        "tickvals": [at for at, _ in ticks],
+        "ticktext": [text for _, text in ticks],
+        "range": [-0.5, whole - 0.5],
         "backgroundcolor": p.paper,
         "gridcolor": p.grid,
         "color": p.faint,

@@ -8,28 +8,30 @@ from itertools import pairwise
 import plotly.graph_objects as go
 
 from engine.cluster.cluster import Cluster, Link
-from engine.job.mesh import AXES, Mesh
+from engine.job.axes import AXES
+from engine.job.mesh import Mesh
 from lab.views.figures.grid.grid_ranks import MOST_NUMBERS, place
 from lab.views.figures.style.palette import Palette
-from lab.wording import AXIS_NAMES, rate, seconds
+from lab.wording import axis_name, rate, seconds
 
 _DASH = {"dp": "solid", "tp": "dash", "pp": "dot"}
+_DASH_OF_OTHERS = "dashdot"
 _MOST_LISTED = 8
 
 
 def axis_lines(mesh: Mesh, p: Palette, selected: int | None) -> list[go.Scatter3d]:
     """A broken line through all groups of each axis. With a selected rank its own groups are thick, the others thin."""
     traces = []
-    for axis in AXES:
+    for axis in mesh.axes:
         if mesh.degree(axis) == 1:
             continue
         own = [] if selected is None else mesh.group(axis, selected)
-        colour = {"dp": p.brown, "tp": p.purple, "pp": p.sky}[axis]
-        style = {"color": colour, "dash": _DASH[axis]}
+        colour = {"batch": p.brown, "tensors": p.purple, "layers": p.sky}[AXES[axis].divides]
+        style = {"color": colour, "dash": _DASH.get(axis, _DASH_OF_OTHERS)}
         others = [group for group in mesh.groups(axis) if group != own]
-        traces += _lines(mesh, others, [own], style, f"{AXIS_NAMES[axis]} groups", bool(own))
+        traces += _lines(mesh, others, [own], style, f"{axis_name(axis)} groups", bool(own))
         if own:
-            traces[-1].name = f"{AXIS_NAMES[axis]} group: ranks {_listed(own)}"
+            traces[-1].name = f"{axis_name(axis)} group: ranks {_listed(own)}"
     return traces
 
 
@@ -38,7 +40,7 @@ def tier_lines(mesh: Mesh, cluster: Cluster | None, p: Palette, selected: int | 
 
     With a selected rank the links of its own groups are thick.
     """
-    groups = [group for axis in AXES for group in mesh.groups(axis)]
+    groups = [group for axis in mesh.axes for group in mesh.groups(axis)]
     traces = []
     for name, look in _tiers(cluster, p).items():
         mine: list[tuple[int, int]] = []

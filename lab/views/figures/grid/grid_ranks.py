@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import plotly.graph_objects as go
 
@@ -85,9 +86,27 @@ def mark(mesh: Mesh, rank: int, p: Palette) -> list[go.Scatter3d]:
     ]  # fmt: skip
 
 
+IN_SPACE = ("dp", "tp", "pp")
+"""x, y and z. Along every other axis there is a block of these for each place, all side by side along x."""
+
+
+def in_blocks(mesh: Mesh) -> tuple[str, ...]:
+    return tuple(axis for axis in mesh.axes if axis not in IN_SPACE)
+
+
+def length(mesh: Mesh, axis: str) -> int:
+    """How far the grid reaches along one of `IN_SPACE`: along x one place lies empty between two blocks."""
+    if axis != IN_SPACE[0]:
+        return mesh.degree(axis)
+    return (mesh.degree(axis) + 1) * prod(mesh.degree(other) for other in in_blocks(mesh)) - 1
+
+
 def place(mesh: Mesh, rank: int) -> tuple[int, int, int]:
-    at = mesh.coordinate(rank)
-    return at.dp, at.tp, at.pp
+    at, block = mesh.coordinate(rank), 0
+    for axis in in_blocks(mesh):
+        block = block * mesh.degree(axis) + at[axis]
+    x, y, z = (at[axis] for axis in IN_SPACE)
+    return x + block * (mesh.degree(IN_SPACE[0]) + 1), y, z
 
 
 def _size(mesh: Mesh) -> int:

@@ -13,7 +13,7 @@ from engine.model.units import compute_units, lane_units
 from lab.analysis.shards import SHARDED_FROM, Area, Layout, Matrix, State, layout, local_areas
 from lab.views.figures.style.palette import Palette, Theme, figure, ink_on, palette
 from lab.views.figures.style.selected_rank import MARK
-from lab.wording import nbytes, percent
+from lab.wording import axis_name, nbytes, percent
 
 _NAMES: dict[State, str] = {"params": "parameters", "grads": "gradients", "optimizer": "optimizer state"}
 _MOST_CUTS = 16
@@ -208,7 +208,7 @@ def _own(job: Job, found: Layout, left: Sequence[float], selected: int, sharded:
         for area in (kept_areas(found, matrix, at.dp, at.tp, sharded) if at.pp == found.lane else [])
     ]
     x, y = _outlines(areas)
-    where = f"data {at.dp}, tensor {at.tp}"
+    where = ", ".join(f"{axis_name(axis)} {place}" for axis, place in at.items() if axis != "pp")
     return go.Scatter(
         x=x, y=y, mode="lines", fill="toself", name=f"{MARK} rank {selected} ({where})", hoverinfo="name",
         fillcolor=p.every[at.tp % 7] if job.plan.tp > 1 else p.blue, line={"color": p.ink, "width": 3.5},

@@ -33,7 +33,7 @@ class HasSummary(Protocol):
 def zero_savings(runs: Sequence[HasSummary], claims: Sequence[float] = (), theme: Theme = "light") -> go.Figure:
     """What each ZeRO stage saves of a rank's model state as replicas are added, with `runs` of one precision on it."""
     for run in runs:
-        if run.job.plan.tp * run.job.plan.pp > 1:
+        if run.job.world_size > run.job.plan.dp:
             raise ValueError("what ZeRO saves is told of runs with tp=1 and pp=1: others split the model as well.")
     points = [(run.job.plan.zero, run.job.plan.dp, 1 - _state(run) / run.job.precision.state) for run in runs]
     return savings_figure(runs[0].job.precision, points, claims, theme=theme)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from engine.job.axes import AXES
 from engine.job.errors import Unknown
 from engine.job.mesh import Mesh
 from engine.prediction.replay.rows import Mask, Numbers, StepRows
@@ -33,7 +34,9 @@ LABELS = {
     "pipeline": "pipeline messages",
     "idle": "idle",
 }
-_CATEGORY_OF_AXIS = {"tp": "tensor", "dp": "data", "world": "data", "pp": "pipeline", "tie": "pipeline"}
+_CATEGORY_OF_PART = {"batch": "data", "tensors": "tensor", "layers": "pipeline"}
+"""By what an axis divides."""
+_CATEGORY_OF_OTHERS = {"world": "data", "tie": "pipeline"}
 
 COMPUTE_HEIGHT, THIN_HEIGHT = 0.52, 0.14  # of the distance between two ranks
 
@@ -81,7 +84,7 @@ class Lanes:
 def lay_out(ops: StepRows, mesh: Mesh) -> Lanes:
     """Ranks come in pipeline order, so that a schedule reads as its staircase, whatever the rank order."""
     origin, end = window_of(ops)
-    order = sorted(ops.ranks, key=lambda r: (mesh.coordinate(r).pp, mesh.coordinate(r).dp, mesh.coordinate(r).tp))
+    order = sorted(ops.ranks, key=lambda r: mesh.coordinate(r).by_stage)
     counted, _ = communicating(ops)
     present = set(ops.axis[counted & ~blocking(ops)])
     return Lanes(ops, mesh, origin, end, order, tuple(a for a in axis_order() if a in present))
@@ -120,9 +123,7 @@ def _of_role(kind: Kind | None) -> int:
 
 
 def _of_axis(axis: str) -> str:
-    if axis not in _CATEGORY_OF_AXIS:
-        raise Unknown("axis", axis, _CATEGORY_OF_AXIS)
-    return _CATEGORY_OF_AXIS[axis]
+    return _CATEGORY_OF_OTHERS[axis] if axis in _CATEGORY_OF_OTHERS else _CATEGORY_OF_PART[AXES[axis].divides]
 
 
 def drawn(ops: StepRows) -> tuple[Numbers, Numbers, NDArray[np.uint8]]:

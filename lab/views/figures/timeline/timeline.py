@@ -89,8 +89,8 @@ def texts(lanes: Lanes, p: Palette) -> list[go.Scatter]:
 def _rank_axis(lanes: Lanes) -> dict[str, object]:
     """Names of the ranks and of the thin lanes below each."""
     at = {r: lanes.mesh.coordinate(r) for r in lanes.order}
-    degrees = [axis for axis in ("dp", "tp", "pp") if lanes.mesh.degree(axis) > 1]
-    where = {r: " ".join(f"{axis}{getattr(at[r], axis)}" for axis in degrees) for r in lanes.order}
+    degrees = [axis for axis in lanes.mesh.axes if lanes.mesh.degree(axis) > 1]
+    where = {r: " ".join(f"{axis}{at[r][axis]}" for axis in degrees) for r in lanes.order}
     names = [f"{rank_label(lanes, r)}<br><span style='font-size:10px'>{where[r]}</span>" for r in lanes.order]
     if lanes.ops.stands_for:  # a rank stands for other places too
         names = [rank_label(lanes, r) for r in lanes.order]
