@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from engine.model.family import family_of
 from engine.program.streams import STREAMS
 
 if TYPE_CHECKING:
-    from engine.job.job import Model, Plan
+    from engine.job.job import Job, Model, Plan
 
 
 def axis_order() -> tuple[str, ...]:
@@ -140,3 +141,22 @@ def parameter_count(count: int) -> str:
 def one_line(text: str) -> str:
     """`text` as one line of what can be seen: no control characters, none that turn the direction of writing."""
     return " ".join("".join(c for c in text if c.isspace() or unicodedata.category(c)[0] != "C").split())
+
+
+def command_line(job: Job, *, command: str = "lab run", parity: bool = True, program: str = "") -> str:
+    """`lab run --dp 2 --zero 1`: what starts a job, only what differs from the defaults. program: the file of one
+    written by hand."""
+    usual, words = type(job)().options(), command.split()
+    for name, value in job.options().items():
+        if value != usual[name]:
+            words += _option("--" + name.replace("_", "-"), value)
+    words += ["--program", program] if program else []
+    return shlex.join(words if parity else [*words, "--no-parity"])
+
+
+def _option(flag: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [flag if value else flag.replace("--", "--no-", 1)]
+    if isinstance(value, tuple):
+        return [flag, ",".join(map(str, value))]
+    return [flag, str(value)]

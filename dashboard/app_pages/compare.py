@@ -8,7 +8,7 @@ from dashboard.data import cached_runs
 from dashboard.launching.no_runs import no_runs
 from dashboard.page import timeline_window
 from dashboard.page.query_params import choose, choose_some
-from dashboard.page.render import told
+from dashboard.page.render import in_markdown
 from dashboard.runs import comparison
 from engine.job.errors import JobRefused
 from lab.analysis.comparison.lines import MOST_COMPARED, refuse
@@ -60,4 +60,4 @@ try:
     comparison.numbers_file(runs)
     comparison.pictures(runs, called)
 except (JobRefused, RunCorrupt, ValueError) as error:
-    st.error(told(str(error)), title="These runs cannot be compared")
+    st.error(in_markdown(str(error)), title="These runs cannot be compared")

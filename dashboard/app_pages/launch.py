@@ -15,11 +15,11 @@ from dashboard.page.render import escaped
 from engine.job.errors import JobRefused
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
-from lab.cli.as_command import command_line
 from lab.running.execute import CheckedJob, checked
 from lab.running.experiments import PRESETS, jobs_of
 from lab.store.notes import LONGEST_NAME
 from lab.store.store import StoreError
+from lab.wording import command_line
 
 VARIED: dict[str, tuple[Any, ...]] = {
     "zero": (0, 1, 2, 3),

@@ -11,7 +11,7 @@ from dashboard.data import cached_runs
 from dashboard.launching.no_runs import no_runs
 from dashboard.launching.queue_actions import queue, watch
 from dashboard.page.error_box import in_words
-from dashboard.page.render import escaped, told
+from dashboard.page.render import escaped, in_markdown
 from dashboard.runs.run_actions import actions, deleted_runs, undo_bar
 from dashboard.runs.runs_table import STATUSES, Listed, Wanted, frame, wanted
 
@@ -77,7 +77,7 @@ def _table() -> None:
     ended = [run for run in picked if run.entry.info.message]
     for run in ended:
         info = run.entry.info
-        st.error(told(info.message), title=escaped(f"{info.status}: {cached_runs.called(info)}"))
+        st.error(in_markdown(info.message), title=escaped(f"{info.status}: {cached_runs.called(info)}"))
     deleted_runs()
 
 

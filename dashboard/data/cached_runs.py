@@ -16,7 +16,7 @@ from lab.store.folder import Entry, RunInfo, read_entry
 from lab.store.index import signature, state_of
 from lab.store.notes import Notes, read_notes
 from lab.store.store import Store, settle
-from lab.views.timeline import timeline_data
+from lab.views.timeline import timeline_of_run
 from lab.views.timeline.streamlit import Drawn, drawn
 from lab.wording import schedule_words, stored_degrees
 
@@ -85,12 +85,7 @@ def timeline_of(key: Key, cluster: str, step: int | None, over: str) -> Drawn:
 
 def drawn_of(run: Run, step: int | None = None, predicted: Run | None = None) -> Drawn:
     """The timeline of a step of a run; predicted: laid over it."""
-    simulated = run.status == "simulated"
-    where, of = (f"On {run.summary['cluster']}", "replayed") if simulated else ("Measured here", "measured")
-    by_hand = run.summary["bubble"]["formula"] is None
-    other = None if predicted is None else predicted.recording
-    data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand, of=of)
-    return drawn(data | {"title": f"{where}. {data['title']}"})
+    return drawn(timeline_of_run(run, step, None if predicted is None else predicted.recording))
 
 
 def notes(run_id: str) -> Notes:

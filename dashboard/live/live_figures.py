@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from engine.recording.tables import CATEGORIES
+from engine.recording.tables import CATEGORIES, CATEGORY_WORDS
 from lab.live import TOTAL, Snapshot
-from lab.views.figures.memory.memory import MEANING, category_colours
+from lab.views.figures.memory.memory import category_colours
 from lab.views.figures.style.palette import Theme, figure, palette
 from lab.wording import nbytes, unit
 
@@ -24,7 +24,7 @@ def memory_now_figure(now: Snapshot, theme: Theme) -> go.Figure:
     for category in CATEGORIES:
         held = np.array([now.memory_now[rank].get(category, 0) for rank in ranks], float)
         if held.any():
-            name = MEANING[category]
+            name = CATEGORY_WORDS[category]
             words = [f"rank {rank}: {name} {nbytes(size)}" for rank, size in zip(ranks, held, strict=True)]
             traces.append(
                 go.Bar(

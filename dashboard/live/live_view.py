@@ -13,7 +13,7 @@ from dashboard.live.live_run import Wish, snapshot
 from dashboard.page.error_box import in_words
 from dashboard.page.navigation import go
 from dashboard.page.query_params import set_choice
-from dashboard.page.render import escaped, figure, theme, told
+from dashboard.page.render import escaped, figure, in_markdown, theme
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from lab.launcher.queue import Launch
@@ -67,7 +67,7 @@ def _headline(now: Snapshot, cancelling: bool) -> None:
     info = now.info
     plan = escaped(cached_runs.plan_words(info.job))
     if now.problem:
-        st.error(told(now.problem), title="This run cannot be read")
+        st.error(in_markdown(now.problem), title="This run cannot be read")
     elif info.status == "running":
         st.progress(
             min(len(now.steps) / max(1, now.steps_wanted), 1.0),
@@ -80,7 +80,7 @@ def _headline(now: Snapshot, cancelling: bool) -> None:
         words = {True: "✔ Equal to one process", False: "✘ Differs from one process", None: "Finished"}[parity]
         (st.error if parity is False else st.success)(f"{words}. {plan}, {len(now.steps)} steps.")
     else:
-        st.warning(told(_ending(now)), title=f"{info.status.capitalize()} after {len(now.steps)} steps")
+        st.warning(in_markdown(_ending(now)), title=f"{info.status.capitalize()} after {len(now.steps)} steps")
     if info.status != "running" and now.steps and st.button("Look at it closely", icon=":material/search:"):
         set_choice("run", info.id)
         go("pipeline", run=info.id)

@@ -16,16 +16,16 @@ T = TypeVar("T", bound=Hashable)
 
 
 def follow(key: str) -> str | None:
-    """What the address says under `key` if it says something new: a link was opened, or the way back was taken."""
-    said = st.query_params.get(key)
-    return said if said is not None and said != st.session_state.get(f"told {key}") else None
+    """What the address says under `key` if it holds something new: a link was opened, or the way back was taken."""
+    value = st.query_params.get(key)
+    return value if value is not None and value != st.session_state.get(f"param {key}") else None
 
 
-def tell(key: str, said: str) -> None:
+def set_param(key: str, value: str) -> None:
     """Writes the address; nothing for ""."""
-    st.session_state[f"told {key}"] = said or None
-    if said:
-        st.query_params[key] = said
+    st.session_state[f"param {key}"] = value or None
+    if value:
+        st.query_params[key] = value
     elif key in st.query_params:
         del st.query_params[key]
 
@@ -44,8 +44,8 @@ def choose(
     """
     by_text = {str(option): option for option in options}
     kept = st.session_state.get(f"chosen {key}")
-    said = follow(key)
-    found = kept if said is None else by_text.get(said, kept)
+    value = follow(key)
+    found = kept if value is None else by_text.get(value, kept)
     if found not in options:
         found = options[0] if default is None else default
     widget = f"choose {key}"
@@ -61,14 +61,14 @@ def choose(
         args=(key, widget),
     )
     st.session_state[f"chosen {key}"] = found
-    tell(key, str(found))
+    set_param(key, str(found))
     return found
 
 
 def choose_some(key: str, label: str, options: Sequence[str], words: Callable[[str], str], most: int) -> list[str]:
     """A list to choose several of `options` from, at most `most`; the order in which they were chosen is kept."""
-    said = follow(key)
-    kept = st.session_state.get(f"chosen {key}", []) if said is None else said.split(",")
+    value = follow(key)
+    kept = st.session_state.get(f"chosen {key}", []) if value is None else value.split(",")
     widget = f"choose {key}"
     called = _unlike(options, words)
     st.session_state[widget] = [one for one in kept if one in options][:most]
@@ -82,7 +82,7 @@ def choose_some(key: str, label: str, options: Sequence[str], words: Callable[[s
         args=(key, widget),
     )
     st.session_state[f"chosen {key}"] = found
-    tell(key, ",".join(found))
+    set_param(key, ",".join(found))
     return found
 
 
@@ -93,9 +93,9 @@ def _keep(key: str, widget: str) -> None:
 
 def _unlike(options: Sequence[T], words: Callable[[T], str]) -> Callable[[T], str]:
     """`words`, with the option itself where two have the same: the browser knows an option by its words."""
-    said = {option: words(option) for option in options}
-    times = Counter(said.values())
-    return lambda option: said[option] if times[said[option]] == 1 else f"{said[option]} ({option})"
+    called = {option: words(option) for option in options}
+    times = Counter(called.values())
+    return lambda option: called[option] if times[called[option]] == 1 else f"{called[option]} ({option})"
 
 
 def set_choice(key: str, value: object) -> None:

@@ -50,7 +50,7 @@ def plain(text: str) -> str:
     return " ".join(re.sub(r"<[^>]*>", " ", text).split())
 
 
-def told(message: str) -> str:
+def in_markdown(message: str) -> str:
     """What a run says of its end, or an error, letter for letter; of a very long one the beginning."""
     text = message.strip()
     return escaped(text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]} …")

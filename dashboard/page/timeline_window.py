@@ -7,7 +7,7 @@ import re
 
 import streamlit as st
 
-from dashboard.page.query_params import follow, tell
+from dashboard.page.query_params import follow, set_param
 
 Window = tuple[float, float]
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)")
@@ -18,7 +18,7 @@ def turn_to(page: str) -> None:
     if st.session_state.get("page of window") != page:
         st.session_state["page of window"] = page
         st.session_state.pop("wished window", None)
-        st.session_state.pop("told window", None)
+        st.session_state.pop("param window", None)
 
 
 def from_address() -> Window | None:
@@ -26,15 +26,15 @@ def from_address() -> Window | None:
 
     It has to be said again, whatever the reader does: to a timeline a change is a wish, and nothing would be one.
     """
-    said = follow("window")
-    if said is not None:
-        st.session_state["wished window"] = parsed(said)
+    value = follow("window")
+    if value is not None:
+        st.session_state["wished window"] = parsed(value)
     wished: Window | None = st.session_state.get("wished window")
     return wished
 
 
 def to_address(window: Window | None) -> None:
-    tell("window", "" if window is None else written(window))
+    set_param("window", "" if window is None else written(window))
 
 
 def written(window: Window) -> str:

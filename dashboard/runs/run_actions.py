@@ -10,7 +10,7 @@ from dashboard.data import cached_runs
 from dashboard.launching.queue_actions import watch
 from dashboard.page.navigation import go
 from dashboard.page.query_params import set_choice
-from dashboard.page.render import told
+from dashboard.page.render import in_markdown
 from dashboard.runs.runs_table import Listed
 from lab.analysis.comparison.lines import MOST_COMPARED
 from lab.store.notes import LONGEST_NAME, write_notes
@@ -81,7 +81,7 @@ def _note(run_id: str, **changes: object) -> None:
     try:
         write_notes(cached_runs.store().folder(run_id), **changes)
     except (ValueError, StoreError) as error:
-        st.toast(told(str(error)), icon=":material/error:")
+        st.toast(in_markdown(str(error)), icon=":material/error:")
 
 
 def _each(ids: Sequence[str], do: Callable[[str], None]) -> None:
@@ -96,7 +96,7 @@ def _delete(ids: Sequence[str]) -> None:
             delete(cached_runs.store(), run_id)
             gone.append(run_id)
         except (ValueError, RunNotFound, StoreError) as error:
-            st.toast(told(str(error)), icon=":material/error:")
+            st.toast(in_markdown(str(error)), icon=":material/error:")
     if gone:
         st.session_state["deleted"] = gone
 
@@ -117,7 +117,7 @@ def _restore(ids: Sequence[str]) -> None:
         try:
             restore(cached_runs.store(), run_id)
         except (RunNotFound, ValueError, StoreError) as error:
-            st.toast(told(str(error)), icon=":material/error:")
+            st.toast(in_markdown(str(error)), icon=":material/error:")
     st.session_state["deleted"] = []
 
 

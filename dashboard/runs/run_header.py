@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.data import cached_runs
 from dashboard.launching.no_runs import no_runs
 from dashboard.page.query_params import choose, set_choice
-from dashboard.page.render import escaped, told
+from dashboard.page.render import escaped, in_markdown
 from dashboard.runs.downloads import downloads
 from engine.job.errors import JobRefused
 from lab import analysis
@@ -57,7 +57,7 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
         step = _choose_step(shown) if steps else None
         downloads(key, shown, cluster)
     if infos[run_id].status in ("failed", "killed", "stopped"):
-        st.warning(f"This run {told(_ended(run))} What it did before is shown.")
+        st.warning(f"This run {in_markdown(_ended(run))} What it did before is shown.")
     return Chosen(key, shown, cluster, rank, step)
 
 
@@ -82,11 +82,13 @@ def _readable(run: Run) -> Run:
     except RunCorrupt as error:
         damage = str(error) if run.status in WHOLE else ""  # others may have ended before there was anything to read
     if damage:
-        st.error(f"This run's folder is damaged: {told(damage.rstrip('.'))}. The other runs are not touched by that.")
+        st.error(
+            f"This run's folder is damaged: {in_markdown(damage.rstrip('.'))}. The other runs are not touched by that."
+        )
     else:
         going = {"queued": "It waits for its turn.", "running": "It goes on: its first step is not done yet."}
         words = going.get(run.status) or f"It {_ended(run)}"
-        st.info(f"This run has completed no step. {told(words)}")
+        st.info(f"This run has completed no step. {in_markdown(words)}")
     st.stop()
 
 
@@ -107,7 +109,7 @@ def _replayed(key: cached_runs.Key, cluster: str) -> Run:
     try:
         return cached_runs.replayed(key, cluster)
     except (JobRefused, RunCorrupt) as error:
-        st.error(told(str(error)))
+        st.error(in_markdown(str(error)))
         st.stop()
 
 

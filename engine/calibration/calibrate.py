@@ -18,6 +18,7 @@ from engine.calibration.fitting import Event, fit_device, fit_link
 from engine.cluster.cluster import Cluster, Nodes, checked
 from engine.execution.session import PRELOAD
 from engine.processes.launch import Member, launch
+from engine.whole_file import write_whole
 
 GROUPS = (2, 4, 8)  # ranks that communicate; the largest is how many processes there are
 NAME = "here"
@@ -57,9 +58,7 @@ def cores() -> int:
 def save(cluster: Cluster, path: Path) -> None:
     """Writes the cluster where `load_cluster` finds it; a reader sees the old file or the new one, never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(f".{os.getpid()}.part")
-    unfinished.write_text(cluster.to_toml(), encoding="utf-8")
-    unfinished.replace(path)
+    write_whole(path, cluster.to_toml())
 
 
 def describe(events: Sequence[Event], count: int) -> Cluster:

@@ -23,6 +23,7 @@ from engine.home import HOME
 from engine.job.job import Job
 from engine.job.registry import plugged_in
 from engine.model.data import corpus
+from engine.whole_file import write_whole
 
 KEEP_BYTES = 2**30
 KEEP_SECONDS = 3600
@@ -70,9 +71,7 @@ def _losses_path(path: Path) -> Path:
 
 def write_losses(path: Path, found: dict[str, Any]) -> None:
     """Keeps the losses and gradient norms beside the reference too, for those who cannot read it without torch."""
-    draft = path.with_suffix(f".{os.getpid()}.json.part")
-    draft.write_text(json.dumps(found), encoding="utf-8")
-    draft.replace(_losses_path(path))
+    write_whole(_losses_path(path), json.dumps(found))
 
 
 def kept_losses(path: Path) -> dict[str, Any] | None:

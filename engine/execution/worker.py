@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +33,7 @@ from engine.recording.ledger import Ledger
 from engine.recording.live_files import append_live, live_path
 from engine.recording.recorder import Recorder
 from engine.recording.running_totals import NOTHING, after
+from engine.whole_file import whole_file
 
 for _family in FAMILIES:  # once, before the fork
     loaded(_family.layers)
@@ -51,13 +51,13 @@ def run_rank(ctx: RankContext) -> None:
     def entering(action: Action) -> None:
         ctx.status.action(texts[action])
 
-    so_far = NOTHING
+    totals = NOTHING
     ctx.status.step(0)
     for step, start, end, result in _train(runtime, entering):
         ctx.status.writing()
         ops, memory = runtime.recorder.flush(step), runtime.ledger.flush(step)
-        so_far = after(so_far, ops, memory)
-        append_live(live_path(ctx.run_dir, rank), ops, memory, so_far)
+        totals = after(totals, ops, memory)
+        append_live(live_path(ctx.run_dir, rank), ops, memory, totals)
         ctx.emit({"event": "step", "rank": rank, "step": step, "loss": result.loss, "grad_norm": result.grad_norm,
                   "start_ns": start + ctx.clock_offset_ns, "end_ns": end + ctx.clock_offset_ns})  # fmt: skip
         ctx.status.step(min(step + 1, job.training.steps - 1))
@@ -107,9 +107,8 @@ def train_alone(job: Job, path: Path, status: RankStatus, emit: Callable[[dict[s
     losses = {name: found[name] for name in ("losses", "grad_norms")}
     write_losses(path, losses)
     emit({"event": "reference", **losses})
-    unfinished = path.with_suffix(f".{os.getpid()}.part")
-    torch.save(found, unfinished)
-    unfinished.rename(path)
+    with whole_file(path) as draft:
+        torch.save(found, draft)
 
 
 def _build(ctx: RankContext) -> Runtime:

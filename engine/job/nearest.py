@@ -6,6 +6,7 @@ import math
 
 
 def divisors(total: int) -> list[int]:
+    """Of total ≥ 1, in rising order."""
     low = [d for d in range(1, math.isqrt(total) + 1) if total % d == 0]
     return sorted({*low, *(total // d for d in low)})
 

@@ -9,17 +9,12 @@ from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.planner.plans import Space, shapes
 from engine.planner.result import Candidate, Search
+from engine.recording.tables import CATEGORY_WORDS
 
 PART_WORDS = {
     "compute": "computing", "recompute": "computing activations again", "tensor": "tensor collectives",
     "pipeline": "messages between stages", "data": "waiting for the data axis", "bubble": "the pipeline bubble",
     "optimizer": "the optimizer step",
-}  # fmt: skip
-
-
-_CATEGORY_WORDS = {
-    "params": "parameters", "grads": "gradients", "optimizer": "optimizer state", "activations": "activations",
-    "gathered": "gathered parameters", "buffers": "buffers",
 }  # fmt: skip
 
 
@@ -146,7 +141,7 @@ def _on_purpose(best: Candidate, full: Candidate, gpus: int) -> str:
 
 def _dropped(count: int, category: str, over: int, example: Job, limit: int) -> str:
     return (
-        f"{count:,} plans do not fit in {limit / 1e9:.3g} GB because of their {_CATEGORY_WORDS[category]}; the nearest,"
+        f"{count:,} plans do not fit in {limit / 1e9:.3g} GB because of their {CATEGORY_WORDS[category]}; the nearest,"
         f" {name_of(example)}, needs {_amount(over)} more."
     )
 

@@ -4,8 +4,9 @@ beat 32 pairs. They are looked for where the work of the busiest rank alone does
 
 from __future__ import annotations
 
+from engine.job.nearest import divisors
 from engine.planner.estimate.estimate import Estimator
-from engine.planner.plans import Legal, Shape, divisors, pipelines, variants
+from engine.planner.plans import Legal, Shape, pipelines, variants
 
 MOST_GRIDS = 16
 """Grids of ranks that are looked at; those with the least work for each rank come first."""

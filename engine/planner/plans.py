@@ -8,7 +8,6 @@ parallelism with tp=1) or would have nothing to order (a schedule with pp=1) are
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.job.job import Job, Plan, Recompute
+from engine.job.nearest import divisors
 from engine.job.rules import is_legal
 from engine.job.schedules import SCHEDULES
 
@@ -77,12 +77,6 @@ class Variants:
 
 
 Legal = list[tuple[Shape, Variants]]
-
-
-def divisors(n: int) -> list[int]:
-    """Of n ≥ 1, in rising order."""
-    low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
-    return sorted({*low, *(n // d for d in low)})
 
 
 def shapes(space: Space, ranks: int) -> Iterator[Shape]:

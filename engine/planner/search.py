@@ -44,14 +44,14 @@ def search(
     fixed: Mapping[str, object] | None = None,
     reserve_bytes: int | None = None,
     refine: int = 5,
-    kept: Path | None = None,
+    cache_dir: Path | None = None,
 ) -> Search:
     """Ranks every legal plan of a model on `gpus` devices of `cluster`.
 
     fixed: job options that keep these values, degrees and knobs included; the other options of the plan are searched
     if they are among `planning.plans.KNOBS`, else as the job has them. reserve_bytes: of each device's memory, kept
-    free; default: `planning.refusals.RESERVED` of it. refine: how many of the best are replayed. kept: a folder in
-    which what was executed is kept (`engine.prediction.op_templates.template_cache`). Plans that leave GPUs idle are
+    free; default: `planning.refusals.RESERVED` of it. refine: how many of the best are replayed. cache_dir: in which
+    what was executed is kept (`engine.prediction.op_templates.template_cache`). Plans that leave GPUs idle are
     offered where they are faster than all that use as many as any plan can.
 
     Raises `JobRefused` in one sentence: an option that is wrong, no legal plan, a cluster too small, or a model that
@@ -63,14 +63,14 @@ def search(
     with _paused_collector():
         ranks, legal = most_ranks(space, gpus)
         limit = reserve_of(cluster, ranks, reserve_bytes)
-        estimator = Estimator(space, cluster, ranks, sorted({shape.tp for shape, _ in legal}), kept)
+        estimator = Estimator(space, cluster, ranks, sorted({shape.tp for shape, _ in legal}), cache_dir)
         table, dropped = fitting(estimator, legal, limit)
         if not len(table):
             raise why_unfit(estimator, legal, limit)
         best = [_Place(table, i) for i in table.best(KEPT)]
         best += _with_idle(best[0].seconds, estimator, gpus, limit)
         best = sorted(best, key=lambda place: place.seconds)[:KEPT]
-        ranked = _ranked([_candidate(place, gpus) for place in best], cluster, refine, limit, kept)
+        ranked = _ranked([_candidate(place, gpus) for place in best], cluster, refine, limit, cache_dir)
         winner = next(place for place in best if place.job == ranked[0].job)
         knobs = winner.table.knobs[winner.i]
         nearest = {knob: _candidate(_Place(table, i), gpus) for knob, i in table.nearest(knobs).items()}
@@ -102,7 +102,7 @@ def _with_idle(seconds: float, estimator: Estimator, gpus: int, limit: int) -> l
     """Plans on fewer GPUs that take less than `seconds`."""
     found: list[_Place] = []
     for ranks, legal in fewer_ranks(estimator, gpus, estimator.places.world, seconds).items():
-        smaller = Estimator(estimator.space, estimator.cluster, ranks, (), estimator.kept)
+        smaller = Estimator(estimator.space, estimator.cluster, ranks, (), estimator.cache_dir)
         smaller.units = estimator.units  # what has been executed holds for any number of ranks
         bounds = [smaller.bound(shape, many) < seconds for shape, many in legal]
         hopeful = [(shape, many.where(may)) for (shape, many), may in zip(legal, bounds, strict=True) if may.any()]
@@ -166,15 +166,15 @@ def _peak(cluster: Cluster, ranks: int, precision: str) -> float:
 
 
 def _ranked(
-    best: list[Candidate], cluster: Cluster, refine: int, limit: int, kept: Path | None
+    best: list[Candidate], cluster: Cluster, refine: int, limit: int, cache_dir: Path | None
 ) -> tuple[Candidate, ...]:
     """The first `refine` replayed and ranked again; a replay that holds too much after all is left out."""
-    replayed = [_replayed(one, cluster, kept) for one in best[:refine]]
+    replayed = [_replayed(one, cluster, cache_dir) for one in best[:refine]]
     fitting = sorted((one for one in replayed if one.bytes <= limit), key=lambda one: one.seconds)
     return (*fitting, *best[refine:]) if fitting else tuple(best)
 
 
-def _replayed(one: Candidate, cluster: Cluster, kept: Path | None) -> Candidate:
-    seconds = simulate(one.job, cluster, kept=kept).metrics["seconds"][0].as_py()
+def _replayed(one: Candidate, cluster: Cluster, cache_dir: Path | None) -> Candidate:
+    seconds = simulate(one.job, cluster, cache_dir=cache_dir).metrics["seconds"][0].as_py()
     exact = max(row["total_peak"] for row in predicted_memory(one.job))
     return dataclasses.replace(_timed(one, cluster, seconds), bytes=exact, refined=True)

@@ -1,18 +1,23 @@
-"""What a family gives no closed form for, found by executing its units on meta tensors: exact, for a little time."""
+"""What a family gives no closed form for, found by executing its units on meta tensors: exact, for a little time.
+
+Its functions import what they need, torch or pyarrow: whoever has a closed form is not to wait for them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from engine.job.job import Job
 from engine.model.params import unit_size
 from engine.model.unit_kinds import kind_of
 from engine.model.units import compute_units, needs
-from engine.prediction.op_templates.template_cache import unit_templates
-from engine.prediction.op_templates.templates import Templates
 from engine.program.compile import compile_job
 from engine.program.kinds import Kind
+
+if TYPE_CHECKING:
+    from engine.prediction.op_templates.templates import Templates
 
 BACKEND = "gloo"  # whose wire bytes are of no interest here
 
@@ -23,7 +28,7 @@ def parameters(job: Job) -> int:
 
 
 def activation_bytes(job: Job, unit: str) -> int:
-    from engine.prediction.op_templates.meta_templates import saved_bytes  # torch, seconds to import
+    from engine.prediction.op_templates.meta_templates import saved_bytes
 
     return saved_bytes(job)[kind_of(unit).name]
 
@@ -35,6 +40,8 @@ def held_for_weight_bytes(job: Job, unit: str) -> int:
 
 
 def model_flops(job: Job) -> int:
+    from engine.prediction.op_templates.template_cache import unit_templates
+
     plain = replace(job, plan=replace(job.plan, tp=1, recompute="none", sequence_parallel=False))
     found = unit_templates(plain, BACKEND)
     kinds = [kind_of(unit).name for unit in compute_units(job.model)]
@@ -44,6 +51,8 @@ def model_flops(job: Job) -> int:
 
 def tensor_bytes(job: Job, lane: int) -> dict[tuple[str, str], int]:
     """Logical bytes of the collectives inside layers, by (axis, operation), in the compiled program of a lane."""
+    from engine.prediction.op_templates.template_cache import unit_templates
+
     total: Counter[tuple[str, str]] = Counter()
     actions = [a for a in compile_job(job).lanes[lane] if a.kind.acts_on == "unit"]
     known: Templates = {}

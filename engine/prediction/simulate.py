@@ -19,19 +19,20 @@ def simulate(
     cluster: Cluster,
     program: Program | None = None,
     each_rank: bool = False,
-    kept: Path | None = None,
+    cache_dir: Path | None = None,
 ) -> Recording:
     """One step of `job` as `cluster` would carry it out.
 
     The recording holds one rank of each class that behaves alike; `stands_for` says which rank each other follows.
     program: of a schedule written by hand, checked. each_rank: record every rank all the same.
-    kept: a folder to keep templates in, which saves loading torch; see `engine.prediction.op_templates.template_cache`.
+    cache_dir: a folder to keep templates in, which saves loading torch; see
+    `engine.prediction.op_templates.template_cache`.
     Raises `ValueError` if the cluster is too small for the job.
     """
     program = program or compile_job(job)
     cluster.check_size(job.world_size)
     if each_rank:
-        return replay(rehearse(job, program, backend=cluster.backend, kept=kept), job, cluster)
+        return replay(rehearse(job, program, backend=cluster.backend, cache_dir=cache_dir), job, cluster)
     like = representatives(job, cluster)
-    rehearsed = rehearse(job, program, sorted(set(like)), cluster.backend, kept)
+    rehearsed = rehearse(job, program, sorted(set(like)), cluster.backend, cache_dir)
     return replay(rehearsed, job, cluster, ranks_like=dict(enumerate(like)))

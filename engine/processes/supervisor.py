@@ -30,6 +30,7 @@ from engine.processes.root_cause import SERVER, Failure, Grade, Trouble
 from engine.processes.status.board import Phase, StatusBoard
 from engine.processes.status.hang import HangWatch
 from engine.processes.worker_process import DUMP_SIGNAL, Task
+from engine.whole_file import write_whole
 
 COLLECT = 0.3  # seconds from the first sign of trouble until the cause is named: the others' reports come in
 DUMP_WAIT = 0.15  # seconds for a stuck member to print its stack
@@ -279,6 +280,4 @@ def mark_killed(run_json: str | None) -> None:
     with contextlib.suppress(OSError, ValueError, TypeError):  # not there, or not ours: leave it as it is
         record = json.loads(path.read_text(encoding="utf-8"))
         record |= {"status": "killed", "message": "the program that started this run went away"}
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_text(json.dumps(record, indent=2), encoding="utf-8")
-        draft.replace(path)
+        write_whole(path, json.dumps(record, indent=2))

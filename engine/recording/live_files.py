@@ -28,7 +28,7 @@ from engine.recording.columns import (
 from engine.recording.tables import MemoryRow, MetricRow, Op
 
 if TYPE_CHECKING:
-    from engine.recording.running_totals import SoFar
+    from engine.recording.running_totals import Totals
 
 BATCH_ROWS = 50_000  # rows in memory at a time when a run's files are read or turned into tables
 
@@ -42,12 +42,12 @@ def status_path(run_dir: Path) -> Path:
     return run_dir / "live" / "status"
 
 
-def append_live(path: Path, ops: list[Op], memory: list[MemoryRow], so_far: SoFar) -> None:
+def append_live(path: Path, ops: list[Op], memory: list[MemoryRow], totals: Totals) -> None:
     """Puts one step's rows of one rank on the disk, and its totals up to then; called by the rank itself."""
     with path.open("a", encoding="utf-8") as file:
         columns = {"version": VERSION, "ops": COLUMNS["ops"].names, "memory": COLUMNS["memory"].names}
         rows = {"ops": values("ops", ops), "memory": values("memory", memory)}
-        file.write(json.dumps({"so_far": so_far, "columns": columns, **rows}, separators=(",", ":")) + "\n")
+        file.write(json.dumps({"so_far": totals, "columns": columns, **rows}, separators=(",", ":")) + "\n")
 
 
 def rows_in(line: Mapping[str, Any], table: str) -> list[list[Any]]:

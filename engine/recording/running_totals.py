@@ -17,7 +17,7 @@ _BEGINS = '{"so_far":'
 _LONGEST = 4096  # bytes; it is a few hundred
 
 
-class SoFar(NamedTuple):
+class Totals(NamedTuple):
     """Of one rank, up to the end of `step`. Bytes are integers, times ns of the recording's clock.
 
     moved: logical bytes of its communication by axis ("dp", "tp", "pp", "tie", "world"), counted as in a ledger: a
@@ -36,31 +36,31 @@ class SoFar(NamedTuple):
     end_ns: int
 
 
-NOTHING = SoFar(-1, {}, *(dict.fromkeys(CATEGORIES, 0),) * 3, 0, 0, 0)
+NOTHING = Totals(-1, {}, *(dict.fromkeys(CATEGORIES, 0),) * 3, 0, 0, 0)
 
 
-def after(so_far: SoFar, ops: Sequence[Op], memory: Sequence[MemoryRow]) -> SoFar:
-    """`so_far` with one more step. memory: in the order of time; rows of one instant count together."""
-    moved = Counter(so_far.moved)
+def after(totals: Totals, ops: Sequence[Op], memory: Sequence[MemoryRow]) -> Totals:
+    """`totals` with one more step. memory: in the order of time; rows of one instant count together."""
+    moved = Counter(totals.moved)
     for op in ops:
         if op.cost.logical_bytes:
             moved[op.group] += op.cost.logical_bytes
-    held, peak, most = dict(so_far.held), dict(so_far.peak), so_far.peak_total
+    held, peak, most = dict(totals.held), dict(totals.peak), totals.peak_total
     for i, row in enumerate(memory):
         held[row.category] = row.bytes
         if i + 1 == len(memory) or memory[i + 1].time_ns != row.time_ns:
             most = max(most, sum(held.values()))
         peak[row.category] = max(peak[row.category], row.bytes)
     end = max(op.end_ns for op in ops)
-    return SoFar(ops[0].step, moved, so_far.held, held, peak, most, so_far.first_end_ns or end, end)
+    return Totals(ops[0].step, moved, totals.held, held, peak, most, totals.first_end_ns or end, end)
 
 
-def read_so_far(line: bytes) -> SoFar:
+def read_totals(line: bytes) -> Totals:
     """From a line of a live file, of which it reads no more than it needs. Raises `ValueError`."""
     head = line[:_LONGEST].decode("utf-8", errors="ignore")
     if not head.startswith(_BEGINS):
         raise ValueError("the line does not begin with what was done so far.")
     try:
-        return SoFar(*json.JSONDecoder().raw_decode(head, len(_BEGINS))[0])
+        return Totals(*json.JSONDecoder().raw_decode(head, len(_BEGINS))[0])
     except TypeError:
         raise ValueError("the line begins with something else than what was done so far.") from None

@@ -98,7 +98,12 @@ class MetricRow(NamedTuple):
 
 
 TABLES = ("ops", "memory", "metrics")
-CATEGORIES = ("params", "grads", "optimizer", "activations", "gathered", "buffers")
+CATEGORY_WORDS = {
+    "params": "parameters", "grads": "gradients", "optimizer": "optimizer state", "activations": "activations",
+    "gathered": "gathered parameters", "buffers": "buffers",
+}  # fmt: skip
+"""What a rank's memory is divided into, in words."""
+CATEGORIES = tuple(CATEGORY_WORDS)
 
 
 class Recording:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from lab.store.folder import write_whole
+from engine.whole_file import write_whole
 from lab.store.store import StoreError, default_root
 
 Kind = Literal["exercise", "prediction"]

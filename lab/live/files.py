@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from engine.recording.columns import table_of, table_of_values
 from engine.recording.live_files import live_path, metric_values, rows_in
-from engine.recording.running_totals import SoFar, read_so_far
+from engine.recording.running_totals import Totals, read_totals
 from engine.recording.tables import MemoryRow, MetricRow, Recording
 
 MOST_AT_ONCE = 2**20  # bytes of metrics taken in by one look: some 10,000 steps
@@ -66,7 +66,7 @@ def _metrics(lines: list[bytes]) -> list[MetricRow]:
 class Line:
     """A step of one rank: its totals, and the line it stands in, which begins at byte `at` of the rank's file."""
 
-    so_far: SoFar
+    totals: Totals
     at: int
     text: bytes
 
@@ -79,17 +79,17 @@ def newest_lines(run_dir: Path, world_size: int) -> list[Line]:
     with ExitStack() as stack:
         files = [stack.enter_context(live_path(run_dir, rank).open("rb")) for rank in range(world_size)]
         newest = [_line_before(file, os.fstat(file.fileno()).st_size) for file in files]
-        step = min(-1 if line is None else line.so_far.step for line in newest)
+        step = min(-1 if line is None else line.totals.step for line in newest)
         lines = [_back_to(step, line, file) for line, file in zip(newest, files, strict=True)]
     return [line for line in lines if line is not None] if None not in lines else []
 
 
 def _back_to(step: int, line: Line | None, file: BinaryIO) -> Line | None:
     for _ in range(_MOST_BACK):
-        if line is None or line.so_far.step <= step:
+        if line is None or line.totals.step <= step:
             break
         line = _line_before(file, line.at)
-    return line if line is not None and line.so_far.step == step else None
+    return line if line is not None and line.totals.step == step else None
 
 
 def _line_before(file: BinaryIO, end: int) -> Line | None:
@@ -103,14 +103,14 @@ def _line_before(file: BinaryIO, end: int) -> Line | None:
         start = text.rfind(b"\n", 0, max(stop, 0)) + 1
         if stop >= 0 and (start or at == 0):
             try:
-                return Line(read_so_far(text[start:stop]), at + start, text[start:stop])
+                return Line(read_totals(text[start:stop]), at + start, text[start:stop])
             except ValueError:
                 return None
     return None
 
 
 def step_recording(lines: Sequence[Line], metrics: Sequence[MetricRow]) -> StepRecording:
-    mine = [row for row in metrics if row.step == lines[0].so_far.step]
+    mine = [row for row in metrics if row.step == lines[0].totals.step]
     return StepRecording(lines, table_of("metrics", mine))
 
 
@@ -141,7 +141,7 @@ class StepRecording(Recording):
 
     def _before(self, line: dict[str, Any], held: pa.Table) -> list[MemoryRow]:
         """What a rank held when the step began."""
-        so_far, ops = SoFar(*line["so_far"]), table_of_values("ops", rows_in(line, "ops"))
+        totals, ops = Totals(*line["so_far"]), table_of_values("ops", rows_in(line, "ops"))
         begin = min([*ops["start_ns"].to_pylist(), *held["time_ns"].to_pylist()])
-        rank, before = ops["rank"][0].as_py(), so_far.before.items()
-        return [MemoryRow(so_far.step, rank, begin, category, nbytes) for category, nbytes in before if nbytes]
+        rank, before = ops["rank"][0].as_py(), totals.before.items()
+        return [MemoryRow(totals.step, rank, begin, category, nbytes) for category, nbytes in before if nbytes]

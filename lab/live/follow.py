@@ -79,7 +79,7 @@ class LiveRun:
             self._metrics.read()
         with suppress(*_DAMAGE):
             lines = newest_lines(self._folder, job.world_size)
-            if lines and self._is_news(lines[0].so_far.step):
+            if lines and self._is_news(lines[0].totals.step):
                 self._newest = from_lines(lines, self._metrics.rows)
         if not self._reference:
             with suppress(*_DAMAGE):

@@ -35,15 +35,15 @@ class Newest:
 
 def from_lines(lines: Sequence[Line], metrics: Sequence[MetricRow]) -> Newest:
     """lines: of one step, a line a rank in their order."""
-    so_far = [line.so_far for line in lines]
-    last = so_far[0]
-    axes = list(dict.fromkeys(axis for one in so_far for axis in one.moved))
+    totals = [line.totals for line in lines]
+    last = totals[0]
+    axes = list(dict.fromkeys(axis for one in totals for axis in one.moved))
     return Newest(
         step=last.step,
         recording=step_recording(lines, metrics),
-        memory_now={rank: one.held for rank, one in enumerate(so_far)},
-        memory_peak={rank: {**one.peak, TOTAL: one.peak_total} for rank, one in enumerate(so_far)},
-        bytes_so_far={axis: tuple(one.moved.get(axis, 0) for one in so_far) for axis in axes},
+        memory_now={rank: one.held for rank, one in enumerate(totals)},
+        memory_peak={rank: {**one.peak, TOTAL: one.peak_total} for rank, one in enumerate(totals)},
+        bytes_so_far={axis: tuple(one.moved.get(axis, 0) for one in totals) for axis in axes},
         pace=(last.end_ns - last.first_end_ns) / 1e9 / last.step if last.step else None,
     )
 

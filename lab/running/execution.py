@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.whole_file import write_whole
 from lab.store.clusters import find_cluster
-from lab.store.folder import Entry, RunInfo, digest, write_whole
+from lab.store.folder import Entry, RunInfo, digest
 from lab.store.store import Store, StoreError
 from lab.store.stored_run import Known, StoredRun
 

@@ -27,7 +27,7 @@ def plan(
         described = find_cluster(cluster, store)
         folder = store.root / "templates" if store.root.exists() else None
         reserve = None if reserve_gb is None else round(reserve_gb * 1e9)
-        return search(model, described, gpus, fixed=fixed, reserve_bytes=reserve, refine=refine, kept=folder)
+        return search(model, described, gpus, fixed=fixed, reserve_bytes=reserve, refine=refine, cache_dir=folder)
     except JobRefused:
         raise
     except OverflowError:

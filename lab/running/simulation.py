@@ -18,8 +18,9 @@ from engine.job import rules
 from engine.job.errors import JobRefused, Unknown
 from engine.job.job import Hardware, Job
 from engine.job.schedules import SCHEDULES
+from engine.whole_file import write_whole
 from lab.store.clusters import check_on, default_cluster, find_cluster
-from lab.store.folder import Entry, RunInfo, digest, write_whole
+from lab.store.folder import Entry, RunInfo, digest
 from lab.store.store import Store, new_info
 from lab.store.stored_run import Known, RunCorrupt, StoredRun
 
@@ -138,7 +139,7 @@ def simulate_program(
     few = job.world_size <= MOST_LISTED and actions <= EACH_RANK_ROWS
     templates = store.root / "templates" if keep or store.root.exists() else None
     try:
-        recording = simulate(job, cluster, program, each_rank=few, kept=templates)
+        recording = simulate(job, cluster, program, each_rank=few, cache_dir=templates)
     except ValueError as error:
         raise JobRefused(str(error)) from error
     run = _run(job, program, recording, cluster, store, began)

@@ -12,7 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from lab.store.validation import readable_job
+from engine.whole_file import write_whole
+from lab.store.validation import first_fault, readable_job
 from lab.typical_seconds import typical_seconds
 
 if TYPE_CHECKING:
@@ -110,9 +111,7 @@ def entry_from_json(text: str | bytes) -> Entry:
     try:
         return _reader().validate_json(text)
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"][1:]))
-        raise ValueError(f"{where + ': ' if where else ''}{first['msg']}") from None
+        raise ValueError(first_fault(error, within=1)) from None
 
 
 def environment() -> dict[str, Any]:
@@ -243,12 +242,3 @@ def write_info(folder: Path, info: RunInfo) -> None:
         if error.errno != errno.ENOSPC or not path.exists():
             raise
         path.write_text(text, encoding="utf-8")  # on a full disk: into the block the old text has
-
-
-def write_whole(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

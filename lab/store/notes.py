@@ -14,7 +14,7 @@ from typing import Any
 
 import pydantic
 
-from lab.store.folder import write_whole
+from engine.whole_file import write_whole
 from lab.store.store import StoreError
 from lab.wording import one_line
 

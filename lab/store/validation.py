@@ -114,6 +114,13 @@ def _reader(kind: type[_Summary]) -> pydantic.TypeAdapter[_Summary]:
     return pydantic.TypeAdapter(kind)
 
 
+def first_fault(error: pydantic.ValidationError, within: int = 0) -> str:
+    """The first field that is wrong, and why. within: outer parts of its place that the reader need not be told."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"][within:]))
+    return f"{where + ': ' if where else ''}{first['msg']}"
+
+
 def check_summary(summary: Mapping[str, Any], *, simulated: bool = False) -> None:
     """Raises `ValueError` that names the first thing in a `summary.json` that is missing or of another kind."""
     import pydantic
@@ -121,5 +128,4 @@ def check_summary(summary: Mapping[str, Any], *, simulated: bool = False) -> Non
     try:
         _reader(_Simulated if simulated else _Summary).validate_python(summary)
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(first_fault(error)) from None

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import tomllib
+from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
+
+import pytest
+
+from lab.cli.parser import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,3 +29,37 @@ def test_every_file_beside_the_code_is_installed_with_it() -> None:
         package = _package_of(file)
         wanted = [*patterns["*"], *patterns.get(".".join(package.parts), [])]
         assert any(ROOT / file in (ROOT / package).glob(pattern) for pattern in wanted), file
+
+
+def test_the_package_declares_the_dashboard_as_a_command_of_lab() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["shardlab.commands"]
+    module, _, name = declared["dashboard"].partition(":")
+    assert callable(getattr(importlib.import_module(module), name))
+
+
+@pytest.fixture
+def declare(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets nothing be installed but a package that declares these commands."""
+
+    def declare(commands: str) -> None:
+        found = metadata.EntryPoints._from_text_for(commands, None)  # type: ignore[attr-defined]
+        monkeypatch.setattr(metadata, "entry_points", lambda **which: found.select(**which))
+
+    return declare
+
+
+def test_lab_calls_the_command_that_is_declared(declare: Callable[[str], None]) -> None:
+    declare("[shardlab.commands]\ndashboard = tests.dashboard.test_installed:pretended\n")
+    assert main(["dashboard", "--port", "8765"]) == 8765
+
+
+def pretended(args: object) -> int:
+    return int(vars(args)["port"])
+
+
+def test_without_the_dashboard_lab_says_how_to_get_it(
+    declare: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare("[shardlab.commands]\nother = tests.dashboard.test_installed:pretended\n")
+    assert main(["dashboard"]) == 2
+    assert "the dashboard is not installed: install Shardlab again" in capsys.readouterr().err

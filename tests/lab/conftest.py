@@ -15,7 +15,7 @@ import pytest
 from engine.job.job import Job
 from engine.processes.launch import Member
 from engine.recording.live_files import append_live, live_path
-from engine.recording.running_totals import NOTHING, SoFar, after
+from engine.recording.running_totals import NOTHING, Totals, after
 from engine.recording.tables import MemoryRow, op_from
 from tests.lab.synthetic import LIFELIKE, synthetic
 
@@ -56,7 +56,7 @@ class PretendedLaunch:
         self.calls += 1
         job, parity = members[0].payload["job"], members[0].payload["reference"] is not None
         ranks, folder = range(job.world_size), log_path.parent
-        so_far: dict[int, SoFar] = {}
+        totals: dict[int, Totals] = {}
         log_path.write_text("")
         for rank in ranks:
             on_event(f"rank {rank}", {"event": "ready", "rank": rank})
@@ -64,7 +64,7 @@ class PretendedLaunch:
             if step >= self.until and self.ending is not None:
                 raise self.ending
             self.before_step(folder, step)
-            self._step(job, folder, step, on_event, so_far)
+            self._step(job, folder, step, on_event, totals)
         if parity and not self.reference_silent:
             losses = [_loss(step) * (1 + self.reference_off_by) for step in range(job.training.steps)]
             reference = {"event": "reference", "losses": losses, "grad_norms": [1.0] * len(losses)}
@@ -75,7 +75,7 @@ class PretendedLaunch:
             told = apart if rank < len(ranks) - 1 or self.last_rank_tells is None else self.last_rank_tells
             on_event(f"rank {rank}", {"event": "finished", "rank": rank, "rss_bytes": 10**8, **told})
 
-    def _step(self, job: Job, folder: Path, step: int, on_event: OnEvent, so_far: dict[int, SoFar]) -> None:
+    def _step(self, job: Job, folder: Path, step: int, on_event: OnEvent, totals: dict[int, Totals]) -> None:
         recording = synthetic(job, LIFELIKE, job.training.steps)
         ops = [op_from(row) for row in recording.ops.to_pylist()]
         memory = [MemoryRow(**row) for row in recording.memory.to_pylist()]
@@ -83,8 +83,8 @@ class PretendedLaunch:
         for rank in range(job.world_size):
             held = [row for row in memory if row.rank == rank and row.step in (step, step - 1 if step == 0 else step)]
             own = [row for row in mine if row.rank == rank]
-            so_far[rank] = after(so_far.get(rank, NOTHING), own, held)
-            append_live(live_path(folder, rank), own, held, so_far[rank])
+            totals[rank] = after(totals.get(rank, NOTHING), own, held)
+            append_live(live_path(folder, rank), own, held, totals[rank])
             start, end = min(row.start_ns for row in mine), max(row.end_ns for row in mine)
             report = {"event": "step", "rank": rank, "step": step, "loss": _loss(step), "grad_norm": 1.0}
             # each rank a little later than the one before

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from engine.job.job import Job
-from lab.cli.as_command import command_line
 from lab.cli.options import job_of, parse
 from lab.cli.parser import _parser
+from lab.wording import command_line
 
 JOBS: list[dict[str, Any]] = [
     {},

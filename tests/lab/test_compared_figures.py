@@ -13,7 +13,7 @@ from engine.job.job import Job
 from lab.analysis.comparison import lines
 from lab.facade import Run
 from lab.views import figures
-from lab.views.figures.memory_compared import memory_compared_figure
+from lab.views.figures.comparison.memory_compared import memory_compared_figure
 from lab.views.figures.style.palette import PALETTES, Theme
 from lab.views.figures.style.run_styles import run_colours, run_looks
 from lab.wording import LOSS_LIMIT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from engine.job.errors import JobRefused
 from engine.job.job import Job
 from engine.prediction.peak_memory import predicted_memory, total_bytes
 from engine.processes.launch import Failure, RunCancelled, RunFailed
+from engine.processes.root_cause import SystemTrouble
 from engine.program.checks.check import ProgramError
 from engine.program.compile import compile_job
 from engine.program.program import Program
@@ -104,7 +106,8 @@ def test_a_full_disk_is_one_sentence_with_the_path(pretended: PretendedLaunch, e
 
 def test_a_rank_whose_disk_is_full_gets_the_same_sentence(pretended: PretendedLaunch) -> None:
     words = "raised OSError: [Errno 28] No space left on device"
-    pretended.ending, pretended.until = RunFailed(Failure("rank 3", "", words, "", ())), 1
+    refused = SystemTrouble(errno.ENOSPC, "")
+    pretended.ending, pretended.until = RunFailed(Failure("rank 3", "", words, "", (), refused)), 1
     with pytest.raises(StoreError) as caught:
         run_job(JOB)
     assert str(caught.value).startswith(f"{newest().folder} cannot be written: No space left on device;")

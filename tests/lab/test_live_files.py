@@ -18,7 +18,7 @@ from engine.recording.live_files import (  # fmt: skip
     metric_line,
     status_path,
 )
-from engine.recording.running_totals import NOTHING, after, read_so_far
+from engine.recording.running_totals import NOTHING, after, read_totals
 from engine.recording.tables import CATEGORIES, MemoryRow, MetricRow, Op, OpCost  # fmt: skip
 from lab import analysis
 from lab.live import LiveRun, Snapshot, files
@@ -104,13 +104,13 @@ def test_totals_are_those_counted_by_hand() -> None:
     assert (second.before, second.held["buffers"], second.peak_total) == (first.held, 0, 110)
     assert (second.first_end_ns, second.end_ns) == (9, 20)
     line = json.dumps({"so_far": second, "ops": [], "memory": []}, separators=(",", ":"))
-    assert read_so_far(line.encode()) == second and read_so_far(line.encode()[:-10]) == second
+    assert read_totals(line.encode()) == second and read_totals(line.encode()[:-10]) == second
 
 
 @pytest.mark.parametrize("line", [b"", b'{"so_far":', b'{"so_far":[1]}', b'{"so_far":7,', b'{"ops":[],"memory":[]}'])
 def test_a_line_without_totals_is_told(line: bytes) -> None:
     with pytest.raises(ValueError):
-        read_so_far(line)
+        read_totals(line)
 
 
 def test_the_memory_of_a_step_begins_with_what_was_held_before(writer: Writer) -> None:

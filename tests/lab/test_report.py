@@ -20,8 +20,8 @@ from lab.cli.options import Parser, add_job_options, job_of
 from lab.views.figures.style.dual_theme import differences
 from lab.views.report import report_html, write_report
 from lab.views.report.html import Html, escape, tag
-from lab.views.report.words import DEFINITIONS, command_line, job_in_words
-from lab.wording import RESIDENT
+from lab.views.report.words import DEFINITIONS, job_in_words
+from lab.wording import RESIDENT, command_line
 from tests.lab.fake_run import FakeInfo, FakeRun, fake_run
 
 CUBE = Job.from_options(dp=2, tp=2, pp=2, zero=1)

@@ -29,15 +29,15 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "live").mkdir()
     ops, memory = list(made.op_rows()), [MemoryRow(**row) for row in made.memory.to_pylist()]
     for rank in range(JOB.world_size):
-        so_far = NOTHING
+        totals = NOTHING
         for step in range(STEPS):
 
             def mine(row: Op | MemoryRow, rank: int = rank, step: int = step) -> bool:
                 return row.rank == rank and max(row.step, 0) == step
 
             own, held = list(filter(mine, ops)), list(filter(mine, memory))
-            so_far = after(so_far, own, held)
-            append_live(live_path(tmp_path, rank), own, held, so_far)
+            totals = after(totals, own, held)
+            append_live(live_path(tmp_path, rank), own, held, totals)
     return tmp_path
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from lab.running.execution import Progress
 from lab.store.store import Store
 from lab.views import figures
 from lab.widgets import Explorer
+from lab.widgets.explorer import knobs
 from lab.widgets.explorer.latest_only_worker import Latest
 from lab.widgets.explorer.run_in_background import Background, RunRequest
 
@@ -51,6 +53,23 @@ def test_it_starts_with_a_real_run_that_equals_one_process(explorer: Explorer, r
     assert (explorer.panel.state, explorer.panel.badge["verdict"]) == ("measured", "equal")
     assert [entry.info.id for entry in Store(runs).entries()] == [explorer.run.id] == [explorer.panel.run]
     assert explorer.views.timeline is not None and explorer.views.timeline.data["layers"]
+
+
+def test_the_stops_of_each_knob_are_held_against_the_rules_once_for_each_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: Counter[tuple[str, Job]] = Counter()
+    real = knobs.stops
+
+    def counted(knob: knobs.Knob, job: Job) -> list[knobs.Stop]:
+        asked[knob.name, job] += 1
+        return real(knob, job)
+
+    monkeypatch.setattr(knobs, "stops", counted)
+    explorer = lab.explore(("zero", "dp"), dp=2, views=("memory",))
+    explorer.turn("zero", 1)
+    assert explorer.settle(PATIENCE) and explorer.panel.state == "measured"
+    assert {name for name, _ in asked} == {"zero", "dp"} and set(asked.values()) == {1}
 
 
 def test_turning_a_knob_runs_the_new_plan_and_draws_it(explorer: Explorer) -> None:

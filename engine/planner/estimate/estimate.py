@@ -68,9 +68,9 @@ class Estimator(Prices):
     """Estimates plans of one space on one cluster, all of the same number of ranks."""
 
     def __init__(
-        self, space: Space, cluster: Cluster, ranks: int, tps: Iterable[int], kept: Path | None = None
+        self, space: Space, cluster: Cluster, ranks: int, tps: Iterable[int], cache_dir: Path | None = None
     ) -> None:
-        super().__init__(space, cluster, ranks, tps, kept)
+        super().__init__(space, cluster, ranks, tps, cache_dir)
         self._outlines: dict[tuple[Alike, int], Outline] = {}
         self._names: dict[object, object] = {}
         self.events = 0

@@ -16,6 +16,7 @@ from engine.cluster.cluster import Cluster
 from engine.cluster.roofline import compute_seconds
 from engine.job.job import Recompute
 from engine.job.mesh import Mesh
+from engine.job.nearest import divisors
 from engine.model.params import replicated_size, unit_size
 from engine.model.units import TOKENS
 from engine.planner.estimate.distinct_stages import whole_backwards
@@ -35,7 +36,7 @@ from engine.planner.estimate.outline import (
 )
 from engine.planner.estimate.places import MeshPlaces, Places
 from engine.planner.estimate.unit_costs import SPLIT, StepCosts, UnitCosts, step_costs
-from engine.planner.plans import RECOMPUTES, Shape, Space, Variants, divisors
+from engine.planner.plans import RECOMPUTES, Shape, Space, Variants
 from engine.program.kinds import Kind
 
 Floats = NDArray[np.float64]
@@ -59,12 +60,12 @@ class Prices:
     """The costs of the plans of a space on `ranks` ranks of a cluster. Finds each out once."""
 
     def __init__(
-        self, space: Space, cluster: Cluster, ranks: int, tps: Iterable[int], kept: Path | None = None
+        self, space: Space, cluster: Cluster, ranks: int, tps: Iterable[int], cache_dir: Path | None = None
     ) -> None:
         cluster.check_size(ranks)
-        self.space, self.cluster, self.job, self.kept = space, cluster, space.job, kept
+        self.space, self.cluster, self.job, self.cache_dir = space, cluster, space.job, cache_dir
         self.places = Places(cluster, ranks)
-        self.units = UnitCosts(space.job, tuple(tps), cluster.backend, kept)
+        self.units = UnitCosts(space.job, tuple(tps), cluster.backend, cache_dir)
         self.sizes_of_batch = np.array(divisors(space.job.training.batch), np.float64)
         self._meshes: dict[tuple[int, int, int], MeshPlaces] = {}
         self._tables: dict[tuple[int, int, int, bool], Floats] = {}
@@ -173,7 +174,7 @@ class Prices:
         out = np.zeros((block.mesh.devices.shape[0], len(many)))
         for zero in np.flatnonzero(np.bincount(many.zero)).tolist():
             if zero not in self._steps:
-                self._steps[zero] = step_costs(self.job, zero, self.cluster.backend, self.kept)
+                self._steps[zero] = step_costs(self.job, zero, self.cluster.backend, self.cache_dir)
             mine = many.zero == zero
             columns = self._steps[zero][price.kind].columns(shard[mine], whole[mine], len(price.buckets))
             for c, devices in enumerate(block.mesh.devices[:, price.lane].tolist()):

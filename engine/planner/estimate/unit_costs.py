@@ -39,7 +39,7 @@ class UnitCosts:
     job: Job
     tps: tuple[int, ...]
     backend: str
-    kept: Path | None = None
+    cache_dir: Path | None = None
     """Where templates are kept, see `engine.prediction.op_templates.template_cache`."""
     _known: dict[tuple[int, int, bool, Recompute, bool], dict[tuple[str, str], Template]] = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ class UnitCosts:
         if key not in self._known:
             plan = Plan(tp=tp, microbatches=1, sequence_parallel=scatter, recompute=recompute)
             one = dataclasses.replace(self.job, plan=plan, training=dataclasses.replace(self.job.training, batch=b))
-            self._known[key] = unit_templates(one, self.backend, self.kept, split)
+            self._known[key] = unit_templates(one, self.backend, self.cache_dir, split)
         return self._known[key]
 
 
@@ -105,7 +105,7 @@ class StepCosts:
         return np.stack([costs.get(name, np.zeros(len(shard))) for name in COSTS])
 
 
-def step_costs(job: Job, zero: int, backend: str, kept: Path | None = None) -> dict[Kind, StepCosts]:
+def step_costs(job: Job, zero: int, backend: str, cache_dir: Path | None = None) -> dict[Kind, StepCosts]:
     """Of the gradient norm and of an update, found by executing those of small models.
 
     It only matters how many elements and buckets there are.
@@ -118,7 +118,7 @@ def step_costs(job: Job, zero: int, backend: str, kept: Path | None = None) -> d
         small = Job(model=model, plan=plan, training=training)
         buckets = {b.name: b for b in lane_buckets(small, 0)}
         actions = [Action(Kind.NORM), *(Action(Kind.UPDATE, name) for name in buckets)]
-        for a, (piece, *_) in alone_templates(small, 0, actions, backend, kept).items():
+        for a, (piece, *_) in alone_templates(small, 0, actions, backend, cache_dir).items():
             mine = [buckets[a.unit]] if a.unit else list(buckets.values())
             shard, whole = sum(b.shard for b in mine), sum(b.padded for b in mine)
             rows[a.kind].append((shard, whole, 1, len(mine), piece.cost.touched_bytes, piece.cost.operators))

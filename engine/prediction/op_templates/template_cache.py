@@ -22,6 +22,7 @@ from engine.prediction.op_templates.templates import Piece, Template, Templates,
 from engine.program.kinds import Kind
 from engine.program.program import Action
 from engine.recording.tables import OpCost
+from engine.whole_file import write_whole
 
 KEEP_BYTES = 16 * 2**20
 
@@ -103,13 +104,8 @@ def _read(path: Path) -> Templates | None:
 def _write(path: Path, templates: Templates) -> None:
     rows = [[kind, unit, [_shortened(piece) for piece in pieces]] for (kind, unit), pieces in templates.items()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.part")
-    try:
-        text = json.dumps(rows)
-        draft.write_text(f"{_digest(text)}\n{text}", encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    text = json.dumps(rows)
+    write_whole(path, f"{_digest(text)}\n{text}")
 
 
 def _digest(text: str) -> str:

@@ -33,12 +33,12 @@ def rehearse(
     program: Program | None = None,
     ranks: Sequence[int] | None = None,
     backend: str = "gloo",
-    kept: Path | None = None,
+    cache_dir: Path | None = None,
 ) -> Recorded:
     """One step of `job`, as `ranks` (default: all) would record it.
 
-    program: of a schedule written by hand; it must have been checked. backend: whose wire bytes are counted. kept: a
-    folder to keep templates in, see `engine.prediction.op_templates.template_cache`.
+    program: of a schedule written by hand; it must have been checked. backend: whose wire bytes are counted.
+    cache_dir: a folder to keep templates in, see `engine.prediction.op_templates.template_cache`.
     """
     program, mesh = program or compile_job(job), mesh_of(job)
     chosen = range(mesh.size) if ranks is None else ranks
@@ -47,7 +47,7 @@ def rehearse(
     for rank in chosen:
         z = mesh.coordinate(rank).pp
         if z not in lanes:
-            lanes[z] = _lane(job, program, z, backend, kept)
+            lanes[z] = _lane(job, program, z, backend, cache_dir)
         lane = lanes[z]
         ops.append(ops_of(lane.layout, lane.ops, rank, mesh, tie))
         memory.append(memory_of(lane.memory, rank))
@@ -63,8 +63,8 @@ class _Lane:
     memory: dict[str, pa.Array]
 
 
-def _lane(job: Job, program: Program, z: int, backend: str, kept: Path | None) -> _Lane:
+def _lane(job: Job, program: Program, z: int, backend: str, cache_dir: Path | None) -> _Lane:
     known = waits(job, program, z)
-    layout = layout_of(script_of(job, program.lanes[z], known, z, backend, kept))
+    layout = layout_of(script_of(job, program.lanes[z], known, z, backend, cache_dir))
     changes = lane_changes(job, program, z, known)
     return _Lane(layout, shared_columns(layout), shared_memory(layout, state_bytes(job, z), changes))

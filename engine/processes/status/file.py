@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from engine.whole_file import whole_file
+
 SLOT_BYTES = 128  # two cache lines, so members do not slow each other down
 _VERSION = 1  # of the slots' layout
 _LONGEST_HEAD = 2**20
@@ -42,16 +44,12 @@ def _slots_at(length: int) -> int:
 
 def _mapped_file(path: Path, head: bytes, size: int) -> mmap.mmap:
     """The file appears under its name when it is whole. Raises `OSError`."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with whole_file(path) as draft:
         with draft.open("x+b") as file:
             _take_room(file.fileno(), size)
             memory = mmap.mmap(file.fileno(), size)
         memory[: len(head)] = head
-        draft.replace(path)
-        return memory
-    finally:
-        draft.unlink(missing_ok=True)
+    return memory
 
 
 def _take_room(fd: int, size: int) -> None:

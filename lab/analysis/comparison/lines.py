@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from engine.job.axes import AXES
 from engine.program.compile import compile_job
+from engine.recording.tables import CATEGORY_WORDS
 from lab.analysis import CAUSES, PART_NAMES
 from lab.analysis.comparison.run_metrics import Facts, bubble, facts, step_seconds
 from lab.analysis.recorded_run import RecordedRun
@@ -32,14 +33,9 @@ __all__ = [
 MOST_COMPARED = 6
 LETTERS = "ABCDEF"
 MOST_NAMED = 3  # settings in the name of a run; a table has them all
-CATEGORY_NAMES = {
-    "params": "parameters",
-    "grads": "gradients",
-    "optimizer": "optimizer state",
-    "activations": "activations, peak",
-    "gathered": "gathered parameters, peak",
-    "buffers": "buffers, peak",
-}
+STEADY = ("params", "grads", "optimizer")
+"""Categories of memory that a rank holds all the time; of the others a comparison shows peaks."""
+CATEGORY_NAMES = {name: words if name in STEADY else f"{words}, peak" for name, words in CATEGORY_WORDS.items()}
 
 Better = Literal["lower", "higher"]
 Verdict = Literal["better", "worse", "same", ""]

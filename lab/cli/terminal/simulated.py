@@ -10,15 +10,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from engine.recording.tables import CATEGORY_WORDS
 from lab.facade import Run
 from lab.wording import nbytes, percent, rate, seconds
 
 Row = dict[str, Any]
-
-_CATEGORIES = {
-    "params": "parameters", "grads": "gradients", "optimizer": "optimizer state", "activations": "activations",
-    "gathered": "gathered parameters", "buffers": "buffers",
-}  # fmt: skip
 
 
 def headline(summary: Row) -> RenderableType:
@@ -38,7 +34,7 @@ def fit(summary: Row) -> Text:
     needs = f"rank {worst['rank']} needs {nbytes(worst['total_peak'])} of {nbytes(worst['device_bytes'])}"
     if summary["fits"]:
         return Text("✔ fits: ", style="bold green") + Text(needs, style="not bold default")
-    what = f"{needs}: too much from its {_CATEGORIES[worst['breaks']]} on"
+    what = f"{needs}: too much from its {CATEGORY_WORDS[worst['breaks']]} on"
     return Text("✘ does not fit: ", style="bold red") + Text(what, style="not bold default")
 
 

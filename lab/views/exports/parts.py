@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from engine.job.errors import UserError
+from engine.whole_file import whole_file
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,8 @@ class Part:
 def write_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Replaces `path` in one step, so that nobody sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with draft.open("wb") as file:
-            write(file)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with whole_file(path) as draft, draft.open("wb") as file:
+        write(file)
 
 
 def write_folder(folder: Path, parts: Sequence[Part]) -> None:

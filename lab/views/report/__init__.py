@@ -13,13 +13,13 @@ from plotly.offline import get_plotlyjs
 
 from engine.job.rules import notes
 from engine.recording.tables import Recording
-from lab.store.folder import write_whole
+from engine.whole_file import write_whole
 from lab.views.report import predicted, proof, sections
 from lab.views.report.html import Html, join, paragraph, tag
 from lab.views.report.reportable import Reportable, is_simulated
-from lab.views.report.words import DEFINITIONS, OF_REAL_RUNS, command_line, job_in_words
+from lab.views.report.words import DEFINITIONS, OF_REAL_RUNS, job_in_words
 from lab.views.timeline.joiner import script
-from lab.wording import mesh_words
+from lab.wording import command_line, mesh_words
 
 __all__ = ["Reportable", "report_html", "write_report"]
 
@@ -80,7 +80,11 @@ def _asset(name: str) -> str:
 
 def _header(run: Reportable, compared: bool) -> Html:
     plan, by_hand = run.job.plan, bool(getattr(run, "by_hand", False))
-    command = command_line(run.job, is_simulated(run), f"runs/{run.id}/program.txt" if by_hand else "")
+    command = command_line(
+        run.job,
+        command="lab simulate" if is_simulated(run) else "lab run",
+        program=f"runs/{run.id}/program.txt" if by_hand else "",
+    )
     shape = mesh_words(plan)
     absent = {"predicted": not compared, "steps": is_simulated(run)}
     links = [tag("li", tag("a", title, href=f"#{name}")) for name, title in _PARTS.items() if not absent.get(name)]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from typing import Any
-
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
 from engine.model.family import family_of
@@ -53,24 +50,6 @@ def _how(job: Job, by_hand: bool = False) -> str:
     words += ["sequence parallelism"] if job.scatters_sequence else []
     words += ["no overlap"] if job.world_size > 1 and not plan.overlap else []
     return f", with {' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)}" if words else ""
-
-
-def command_line(job: Job, simulated: bool = False, program: str = "") -> str:
-    """The command that runs or simulates this job again; options left at their defaults are left out. program: the
-    file of one written by hand."""
-    defaults = Job().options()
-    words = ["lab", "simulate" if simulated else "run"]
-    for name, value in job.options().items():
-        if value != defaults[name]:
-            words += _option(name.replace("_", "-"), value)
-    words += ["--program", program] if program else []
-    return shlex.join(words)
-
-
-def _option(flag: str, value: Any) -> list[str]:
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
 
 
 OF_REAL_RUNS = ("Parity", "Step shown", "Waiting for a core")

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lab.views.timeline.data import portable, timeline_data
+from lab.views.timeline.data import portable, timeline_data, timeline_of_run
 from lab.views.timeline.joiner import module
 
 if TYPE_CHECKING:
     from lab.views.timeline.widget import TimelineWidget
 
-__all__ = ["TimelineWidget", "module", "portable", "timeline_data"]
+__all__ = ["TimelineWidget", "module", "portable", "timeline_data", "timeline_of_run"]
 
 
 def __getattr__(name: str) -> Any:

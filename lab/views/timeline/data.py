@@ -20,6 +20,7 @@ from engine.prediction.replay.rows import Numbers, StepRows
 from engine.program.kinds import Kind
 from engine.recording.tables import Recording
 from lab.analysis import CAUSES
+from lab.analysis.recorded_run import RecordedRun
 from lab.analysis.step.idle import Idle, idle_spans
 from lab.analysis.step.overlap import blocking
 from lab.analysis.step.step_ops import step_ops, typical_step
@@ -81,6 +82,15 @@ def timeline_data(
             for name, lanes, spans in zip((of, PREDICTED), laid, idle, strict=False)
         ],
     }
+
+
+def timeline_of_run(run: RecordedRun, step: int | None = None, predicted: Recording | None = None) -> Data:
+    """As `timeline_data`, of a run: the title says whose times they are. predicted: laid over it."""
+    simulated = run.status == "simulated"
+    where, of = (f"On {run.summary['cluster']}", "replayed") if simulated else ("Measured here", MEASURED)
+    by_hand = run.summary["bubble"]["formula"] is None
+    data = timeline_data(run.recording, run.job, step, predicted, by_hand=by_hand, of=of)
+    return data | {"title": f"{where}. {data['title']}"}
 
 
 def portable(data: Data) -> Data:

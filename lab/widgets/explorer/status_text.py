@@ -51,15 +51,15 @@ def ending(error: Exception) -> str:
     """Why there is no measurement."""
     if isinstance(error, RunCancelled):
         return "Cancelled: what stands here is the prediction."
-    return f"The run failed: {said(error)}"
+    return f"The run failed: {error_words(error)}"
 
 
 def undrawn(error: Exception) -> str:
     """Why nothing new is shown."""
-    return f"This cannot be shown: {said(error)}"
+    return f"This cannot be shown: {error_words(error)}"
 
 
-def said(error: BaseException) -> str:
+def error_words(error: BaseException) -> str:
     """What an error says, in one line; of one that says nothing its kind."""
     try:
         lines = str(error).strip().splitlines()

@@ -16,7 +16,7 @@ from lab.learning.progress import Learner
 from lab.store.store import StoreError
 from lab.widgets.explorer.latest_only_worker import Latest
 from lab.widgets.explorer.run_in_background import taking_turns
-from lab.widgets.explorer.status_text import said
+from lab.widgets.explorer.status_text import error_words
 from lab.widgets.modules import module, styles
 from lab.widgets.question.answer import Answers, Choices, Number
 
@@ -104,7 +104,7 @@ class Question(ipywidgets.VBox):
             self._notify("answered", f"This answer is not kept: {error}", words)
         except BaseException as error:  # an exit too: the learner shall read it, and may answer again
             self.children = [self.form]
-            self._notify("open", f"The run did not end well: {said(error)}")
+            self._notify("open", f"The run did not end well: {error_words(error)}")
         else:
             self._notify("answered", "", words)
 

@@ -11,8 +11,7 @@ import ipywidgets
 
 from lab.facade import Run
 from lab.views.figures.style.palette import Theme
-from lab.views.figures.timeline.comparison import MEASURED
-from lab.views.timeline import TimelineWidget, timeline_data
+from lab.views.timeline import TimelineWidget, timeline_of_run
 from lab.widgets.views.plot import Plot
 from lab.widgets.views.rank_choice import RankChoice
 from lab.widgets.views.view_registry import DRAWINGS, Click, Scene, refuse_unknown
@@ -132,10 +131,4 @@ def _timeline(run: Run, predicted: Run | None, step: int | None) -> dict[str, An
         raise ValueError(
             f"predicted={predicted.id} is of another model or plan than {run.id}: name a replay of this run."
         )
-    other = None if predicted is None else predicted.recording
-    by_hand = run.summary["bubble"]["formula"] is None
-    where, of = (
-        (f"On {run.summary['cluster']}", "replayed") if run.status == "simulated" else ("Measured here", MEASURED)
-    )
-    data = timeline_data(run.recording, run.job, step, predicted=other, by_hand=by_hand, of=of)
-    return data | {"title": f"{where}. {data['title']}"}
+    return timeline_of_run(run, step, None if predicted is None else predicted.recording)

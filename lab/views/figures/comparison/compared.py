@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 
 from lab.analysis.comparison.run_metrics import bytes_by_axis, facts, fullest
 from lab.analysis.recorded_run import RecordedRun
-from lab.views.figures.communication_compared import communication_compared_figure
+from lab.views.figures.comparison.communication_compared import communication_compared_figure
+from lab.views.figures.comparison.idle_compared import idle_compared_figure
 from lab.views.figures.comparison.losses import Losses, losses_figure
-from lab.views.figures.idle_compared import idle_compared_figure
-from lab.views.figures.memory_compared import memory_compared_figure
+from lab.views.figures.comparison.memory_compared import memory_compared_figure
 from lab.views.figures.style.palette import Theme
 
 

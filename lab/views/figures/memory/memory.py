@@ -9,20 +9,12 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from engine.recording.tables import CATEGORIES
+from engine.recording.tables import CATEGORIES, CATEGORY_WORDS
 from lab.analysis.memory import KEY
 from lab.views.figures.style.palette import Palette, Theme, empty, figure, palette
 from lab.views.figures.style.selected_rank import outline, pointed
 from lab.wording import nbytes, unit
 
-MEANING = {
-    "params": "parameters",
-    "grads": "gradients",
-    "optimizer": "optimizer state",
-    "activations": "activations",
-    "gathered": "gathered parameters",
-    "buffers": "buffers",
-}
 HATCHED = ("predicted", "by the formula")
 Floats = NDArray[np.float64]
 
@@ -82,13 +74,13 @@ def bar(name: str, which: str, x: Floats, bottom: Floats, values: Floats, scale:
     colour = category_colours(p)[name]
     predicted = which in HATCHED
     pattern = {"shape": "/", "fgcolor": colour, "bgcolor": p.paper, "size": 5, "solidity": 0.5}
-    label = f"{MEANING[name]}{f', {which}' if which else ''}"
+    label = f"{CATEGORY_WORDS[name]}{f', {which}' if which else ''}"
     return go.Bar(
         x=x,
         y=values / scale,
         base=bottom / scale,
         width=0.4,
-        name=MEANING[name],
+        name=CATEGORY_WORDS[name],
         legendgroup=name,
         showlegend=not predicted,
         textposition="none",

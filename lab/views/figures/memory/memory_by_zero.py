@@ -52,14 +52,14 @@ def by_formula(job: Job, rank: int | None) -> tuple[int, Mapping[int, Peaks], Ma
     return rank or 0, found, refused
 
 
-def rehearsed(job: Job, rank: int, kept: Path | None = None) -> Peaks:
+def rehearsed(job: Job, rank: int, cache_dir: Path | None = None) -> Peaks:
     """Peaks of one rank, every operator executed on tensors without data.
 
-    kept: a folder of templates, which saves loading torch if such operators were executed before.
+    cache_dir: a folder of templates, which saves loading torch if such operators were executed before.
     """
     from engine.prediction.rehearsal.rehearse import rehearse
 
-    (found,) = memory_peaks(rehearse(job, ranks=[rank], kept=kept))
+    (found,) = memory_peaks(rehearse(job, ranks=[rank], cache_dir=cache_dir))
     return cast(Peaks, found)  # a row of the summary: all whole numbers
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from engine.recording.tables import CATEGORIES, Recording
+from engine.recording.tables import CATEGORIES, CATEGORY_WORDS, Recording
 from lab.analysis.memory import memory_over_time
-from lab.views.figures.memory.memory import MEANING, category_colours
+from lab.views.figures.memory.memory import category_colours
 from lab.views.figures.style.clock import time_axis
 from lab.views.figures.style.palette import Palette, Theme, empty, figure, palette
 from lab.wording import nbytes, seconds, unit
@@ -97,7 +97,8 @@ def _areas(one: _Held, number: int, scale: float, p: Palette, shown: set[str]) -
             colour = category_colours(p)[name]
             traces.append(
                 go.Scatter(
-                    x=one.time, y=one.held[i] / scale, name=MEANING[name], stackgroup=f"of {number}", mode="lines",
+                    x=one.time, y=one.held[i] / scale, name=CATEGORY_WORDS[name], mode="lines",
+                    stackgroup=f"of {number}",
                     line={"shape": "hv", "width": 0.5, "color": colour}, fillcolor=colour, legendgroup=name,
                     showlegend=name not in shown, customdata=[nbytes(v) for v in one.held[i]],
                     hovertemplate="%{customdata}", yaxis=f"y{number + 1 if number else ''}",

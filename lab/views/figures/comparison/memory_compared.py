@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from engine.recording.tables import CATEGORIES
+from engine.recording.tables import CATEGORIES, CATEGORY_WORDS
 from lab.analysis.memory import KEY
-from lab.views.figures.memory.memory import MEANING, category_colours
+from lab.views.figures.memory.memory import category_colours
 from lab.views.figures.style.palette import Theme, empty, figure, ink_on, palette
 from lab.views.figures.style.run_styles import letter, run_labels
 from lab.wording import nbytes, percent, unit
@@ -37,11 +37,11 @@ def memory_compared_figure(
         if any(values):
             traces.append(
                 go.Bar(
-                    orientation="h", y=places, x=[v / scale for v in values], name=MEANING[name], width=_WIDTH,
+                    orientation="h", y=places, x=[v / scale for v in values], name=CATEGORY_WORDS[name], width=_WIDTH,
                     text=[nbytes(v) if v > _NAMED * longest else "" for v in values], textposition="inside",
                     insidetextanchor="middle", textangle=0, textfont={"size": 11, "color": ink_on(colour)},
                     customdata=[nbytes(v) for v in values], marker={"color": colour, "line": {"width": 0}},
-                    hovertemplate=f"{MEANING[name]}: %{{customdata}}<extra></extra>",
+                    hovertemplate=f"{CATEGORY_WORDS[name]}: %{{customdata}}<extra></extra>",
                 )
             )  # fmt: skip
     traces.append(_totals(fullest, scale, theme))
