@@ -80,8 +80,8 @@ class Server:
         return self.process.returncode, said
 
     def others(self) -> list[psutil.Process]:
-        """Every process of this machine that belongs to the store, but for the server."""
-        return [one for one in psutil.process_iter() if one.pid != self.process.pid and _belongs(one, self.runs)]
+        """Every process of this machine that belongs to the store, but for servers: this one, or another on it."""
+        return [one for one in psutil.process_iter() if _belongs(one, self.runs)]
 
 
 def end(server: Server) -> None:
@@ -113,8 +113,9 @@ def _belongs(process: psutil.Process, runs: Path) -> bool:
     with suppress(psutil.Error):
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        said = [*process.cmdline(), process.cwd(), *process.environ().values()]
-        return any(str(runs) in text for text in said)
+        command = process.cmdline()
+        said = [*command, process.cwd(), *process.environ().values()]
+        return "dashboard" not in command and any(str(runs) in text for text in said)
     return False
 
 
