@@ -262,3 +262,12 @@ def solution(name: str) -> Shown:
     from lab.learning.exercises import solution
 
     return solution(name)
+
+
+def __getattr__(name: str) -> Any:
+    """`from lab import figures`, as notebooks write it, loads plotly only then."""
+    if name == "figures":
+        from lab.views import figures
+
+        return figures
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
