@@ -162,7 +162,8 @@ from engine.model.params import unit_params
 
 for p in unit_params(job.model, t, "block0"):
     cut = f"cut along dim {p.placements['tp']}" if p.placements else "whole on every rank"
-    print(f"{p.name:19} {p.shape!s:18} each rank {p.local_shape(t)!s:18} {cut}")
+    mine = p.local_shape({"tp": t})
+    print(f"{p.name:19} {p.shape!s:18} each rank {mine!s:18} {cut}")
 
 # %% [markdown]
 # Half a head is no head, so the tensor degree must divide the number of heads. Ask for three:

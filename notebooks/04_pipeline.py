@@ -112,6 +112,7 @@ LETTER = {"forward": "F", "backward": "B"}
 def recorded_order(run, rank):
     """The forwards and backwards of blocks in the last step of a rank, in the order of their starting times."""
     mine = [op for op in run.ops if op["rank"] == rank and op["step"] == 1 and op["unit"].startswith("block")]
+    mine = [op for op in mine if op["kind"] in LETTER]  # after them each bucket, also called after blocks, is updated
     return [f"{LETTER[op['kind']]}{op['microbatch']}" for op in sorted(mine, key=lambda op: op["start_ns"])]
 
 
