@@ -92,9 +92,10 @@ def shapes(space: Space, ranks: int) -> Iterator[Shape]:
 
 
 def _scatters(space: Space, tp: int) -> list[bool]:
-    """Sequence parallelism off, and on where there is a tensor group."""
-    wanted = space.job.plan.sequence_parallel
-    return [value for value in (False, True)[: min(tp, 2)] if "sequence_parallel" not in space.fixed or value == wanted]
+    """Sequence parallelism off, and on where there is a tensor group: without one, it changes nothing."""
+    if tp == 1:
+        return [False]
+    return [space.job.plan.sequence_parallel] if "sequence_parallel" in space.fixed else [False, True]
 
 
 @lru_cache(maxsize=4096)

@@ -85,3 +85,11 @@ def test_buckets_by_numbers_are_those_of_the_engine(bucket_kb: int, pp: int, chu
             has = held(job, shape, kind, zero)
             assert [b.padded for b in lane_buckets(job, lane)] == has.padded.tolist()
             assert [b.shard for b in lane_buckets(job, lane)] == has.shard.tolist()
+
+
+def test_who_wishes_sequence_parallelism_is_offered_plans_without_a_tensor_group_too() -> None:
+    """It has no effect there, so they are the same plans as without the wish."""
+    wished, free = Space.of(JOB, {"sequence_parallel": True}), Space.of(JOB, {})
+    shape = Shape(2, 1, 1, "1f1b", 1)
+    assert len(variants(wished, shape)) == len(variants(free, shape)) > 0
+    assert not any(variants(wished, shape).sequence)

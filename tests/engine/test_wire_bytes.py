@@ -64,7 +64,7 @@ def communicate(ctx: MemberContext) -> None:
         handle = call()
         comm.wait(handle)
         dist.barrier()  # all have received all, so that nothing waits in a socket's buffer uncounted
-        ctx.emit({"op": op, "sent": bytes_sent() - before, "booked": handle.row.wire_bytes})
+        ctx.emit({"op": op, "sent": bytes_sent() - before, "booked": handle.row.cost.wire_bytes})
     dist.barrier()  # a rank that ends takes its connections along, and with them what the others have sent on them
 
 

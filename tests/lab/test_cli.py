@@ -63,7 +63,7 @@ REFUSALS = [
     ("program --against --zero=9", "zero=9 is not a ZeRO stage"),
     ("rnu", "there is no command 'rnu': did you mean run?"),
     ("simulate --steps 0", "steps=0 is too small"),
-    ("plan --gpus 4 --schedule zb-h1", "schedule=zb-h1 is not planned for: use naive, gpipe, 1f1b, interleaved"),
+    ("plan --gpus 4 --schedule zb-x", "schedule='zb-x' is not valid: use naive, gpipe, 1f1b"),
     ("plan --gpus 4 --hidden 1099511627776", "too many to be counted: use a smaller hidden"),
     ("plan --gpus 4 --reserve inf", "reserve='inf' is not valid: use a finite number"),
     ("plan --gpus 4 --batch 1099511627776", "is more than a search covers: use at most 1,000,000"),

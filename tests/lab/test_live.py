@@ -95,7 +95,7 @@ def assert_as_in_the_tables(snapshot: Snapshot, run: Run) -> None:
     assert [row._replace(reference_loss=0.0) for row in snapshot.steps] == [
         row._replace(reference_loss=0.0) for row in _metrics(run)[: len(snapshot.steps)]
     ]
-    assert len(snapshot.steps) in (step, step + 1, step + 2)
+    assert 0 < len(snapshot.steps) <= step + 2  # who writes them down may lag behind the ranks
     whole = [row for row in run.ops if row["step"] == step]
     key = ("rank", "seq")
     assert sorted(recording.ops.to_pylist(), key=lambda r: [r[k] for k in key]) == whole

@@ -55,7 +55,7 @@ def test_the_selected_ranks_groups_are_the_meshs(rank: int) -> None:
         own = mesh.group(axis, rank)
         line = next(t for t in fig.data if t.name == f"{name} group: ranks {', '.join(map(str, own))}")
         others = next(t for t in fig.data if t.name == f"{name} groups")
-        at = [tuple(vars(mesh.coordinate(r)).values()) for r in own]
+        at = [tuple(mesh.coordinate(r).values()) for r in own]
         assert list(zip(line.x, line.y, line.z, strict=True))[:2] == at
         assert line.line.width > others.line.width and others.opacity < 1
 
