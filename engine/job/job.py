@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
@@ -95,8 +95,8 @@ class Plan:
     axes: str = ""
     """Degrees of axes that were added to the engine's own, as NAME=DEGREE,NAME=DEGREE."""
 
-    @property
-    def degrees(self) -> dict[str, int]:
+    @cached_property
+    def degrees(self) -> Mapping[str, int]:
         """Of the engine's axes, and of those others along which there is more than one rank.
 
         Raises `Unknown` for an axis that is not in `AXES`, `JobRefused` for an unreadable `axes`.
@@ -161,7 +161,7 @@ class Job:
         """Sequences in one micro-batch on one replica, b."""
         return self.training.batch // (self.plan.replicas * self.plan.microbatches)
 
-    @property
+    @cached_property
     def effective_zero(self) -> int:
         """With one rank on the axis that ZeRO shards along, the data axis, every ZeRO stage is stage 0."""
         return self.plan.zero if self.plan.degree(sharding_axis()) > 1 else 0

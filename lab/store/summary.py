@@ -73,7 +73,7 @@ def identity(info: RunInfo, job: Job) -> Row:
         "backend": info.backend,
         "device": info.device,
         "schedule": plan.schedule,
-        "mesh": plan.degrees,
+        "mesh": dict(plan.degrees),
     }
 
 
