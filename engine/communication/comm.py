@@ -130,14 +130,14 @@ class Comm:
     def send(self, tensor: torch.Tensor, peer: int, tag: int, stream: str, action: Action) -> Handle:
         """Starts to send to world rank `peer`. The tensor must not change until the handle was waited for."""
         row = self._message(tensor, peer, stream, action)
-        work = dist.isend(tensor, peer, self._lane(stream, self.rank, peer), tag=tag)
+        work = dist.isend(tensor, peer, self._message_group(stream, self.rank, peer), tag=tag)
         assert work is not None
         return Handle(row, work, (tensor,))
 
     def recv(self, buffer: torch.Tensor, peer: int, tag: int, stream: str, action: Action) -> Handle:
         """Starts to receive from world rank `peer` into `buffer`."""
         row = self._message(buffer, peer, stream, action)
-        work = dist.irecv(buffer, peer, self._lane(stream, peer, self.rank), tag=tag)
+        work = dist.irecv(buffer, peer, self._message_group(stream, peer, self.rank), tag=tag)
         assert work is not None
         return Handle(row, work, (buffer,))
 
@@ -187,7 +187,7 @@ class Comm:
         assert group is not None, f"communication over {axis}, which has one rank"
         return group
 
-    def _lane(self, stream: str, source: int, to: int) -> dist.ProcessGroup:
+    def _message_group(self, stream: str, source: int, to: int) -> dist.ProcessGroup:
         """NCCL runs a group's messages in order, so each kind and direction has a group of its own there."""
         if self.backend == "gloo":
             return self._group("pp")

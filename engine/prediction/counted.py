@@ -49,12 +49,12 @@ def model_flops(job: Job) -> int:
     return one * job.plan.microbatches * job.plan.replicas
 
 
-def tensor_bytes(job: Job, lane: int) -> dict[tuple[str, str], int]:
-    """Logical bytes of the collectives inside layers, by (axis, operation), in the compiled program of a lane."""
+def tensor_bytes(job: Job, pp_rank: int) -> dict[tuple[str, str], int]:
+    """Logical bytes of the collectives inside layers, by (axis, operation), counted in a pipeline rank's program."""
     from engine.prediction.op_templates.template_cache import unit_templates
 
     total: Counter[tuple[str, str]] = Counter()
-    actions = [a for a in compile_job(job).lanes[lane] if a.kind.acts_on == "unit"]
+    actions = [a for a in compile_job(job).lanes[pp_rank] if a.kind.acts_on == "unit"]
     known: Templates = {}
     for split in {a.kind is Kind.BACKWARD_INPUT for a in actions}:
         known = unit_templates(job, BACKEND, split=split) | known

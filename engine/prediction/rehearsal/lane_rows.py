@@ -168,7 +168,7 @@ def _peers(axis: str, rank: int, mesh: Mesh, tie: Sequence[int]) -> list[int]:
         return [rank]
     if axis == "tie":
         pipeline = mesh.group("pp", rank)
-        return [pipeline[z] for z in tie]
+        return [pipeline[pp_rank] for pp_rank in tie]
     if not axis:
         return []
     if re.fullmatch(r"pp\d+", axis):
