@@ -90,6 +90,7 @@ def power(value: float) -> str:
 
 
 def percent(fraction: float | None) -> str:
+    """A fraction of 1 in percent, with a decimal below 10 %; None is "unknown"."""
     if fraction is None:
         return "unknown"
     return f"{100 * fraction:.1f} %" if fraction < 0.0995 else f"{100 * fraction:.0f} %"

@@ -27,6 +27,7 @@ that goes on, and of the clusters that it may be replayed on.
 
 
 def store() -> Store:
+    """The runs of this folder of runs."""
     return Store()
 
 
@@ -36,6 +37,7 @@ def entries() -> list[Entry]:
 
 
 def key_of(run_id: str) -> Key:
+    """Another key after each change of what the run's folder holds, so that what is cached under it is of now."""
     found = store()
     folder = found.folder(run_id)
     return str(found.root), run_id, f"{signature(folder)} {live_bytes(folder)} {clusters_key()}"
@@ -89,6 +91,7 @@ def drawn_of(run: Run, step: int | None = None, predicted: Run | None = None) ->
 
 
 def notes(run_id: str) -> Notes:
+    """The name and the words that the user gave a run."""
     return read_notes(store().folder(run_id))
 
 

@@ -37,6 +37,10 @@ class Handle:
     done: bool = False
 
     def wait(self, recorder: Recorder, waiting: Callable[[], None], computing: Callable[[], None]) -> None:
+        """Blocks until it is done and writes the wait as a row; does nothing if it is done already.
+
+        waiting, computing: called as the blocking begins and ends.
+        """
         if self.done:
             return
         wait = recorder.add(COMPUTE_STREAM, Kind.WAIT.name, f"wait {self.row.name}")
@@ -64,9 +68,11 @@ class Done(dist.Work):
     """Work that was over before it began."""
 
     def wait(self, *_: Any) -> bool:
+        """True, at once."""
         return True
 
     def get_future(self) -> Any:
+        """A future that is done, with None as its value."""
         future: torch.futures.Future[None] = torch.futures.Future()
         future.set_result(None)
         return future
@@ -171,6 +177,7 @@ class Comm:
         handle.finish()
 
     def size(self, axis: str) -> int:
+        """Ranks in this rank's group along `axis`."""
         return self.groups[axis].size
 
     def index(self, axis: str) -> int:

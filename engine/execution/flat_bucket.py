@@ -104,6 +104,7 @@ class FlatBucket:
         return self.whole
 
     def release(self) -> None:
+        """Gives up the whole parameters' memory again, once nothing uses them."""
         _free(self.whole)
         self.ledger.add("gathered", -self.bucket.padded * self.bytes.compute)
 

@@ -102,6 +102,7 @@ class Mesh:
         return int(self.grid[tuple(at.get(axis, 0) for axis in self.axes)])
 
     def coordinate(self, rank: int) -> Coordinate:
+        """Where `rank` sits on every axis. Raises `IndexError` if there is no such rank."""
         position = np.argwhere(self.grid == rank)[0]
         return Coordinate(**{axis: int(i) for axis, i in zip(self.axes, position, strict=True)})
 
@@ -123,4 +124,5 @@ class Mesh:
 
 
 def mesh_of(job: Job) -> Mesh:
+    """The mesh of a job's plan: its axes in the plan's order, with their degrees."""
     return Mesh(tuple(job.plan.order.split("-")), **job.plan.degrees)

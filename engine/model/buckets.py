@@ -38,6 +38,7 @@ class Bucket:
 
     @property
     def name(self) -> str:
+        """Its first and last unit: "block2..block3"; of a single unit that unit."""
         return self.units[0] if len(self.units) == 1 else f"{self.units[0]}..{self.units[-1]}"
 
     @property
@@ -47,6 +48,7 @@ class Bucket:
 
     @property
     def shard(self) -> int:
+        """Elements that each of `shards` ranks keeps."""
         return self.padded // self.shards
 
     @property

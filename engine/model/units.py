@@ -28,6 +28,7 @@ def compute_units(model: Model) -> tuple[str, ...]:
 
 
 def block_names(model: Model) -> tuple[str, ...]:
+    """The blocks alone, in the order of the forward pass."""
     return tuple(unit for unit in compute_units(model) if kind_of(unit).block)
 
 
@@ -60,6 +61,7 @@ def output_shape(job: Job, unit: str) -> tuple[int, ...]:
 
 
 def output_bytes(job: Job, unit: str) -> int:
+    """Bytes of `output_shape` in the type that the job computes in."""
     return prod(output_shape(job, unit)) * job.precision.compute
 
 
@@ -77,6 +79,7 @@ def boundary_shapes(job: Job) -> tuple[tuple[int, ...], ...]:
 
 @lru_cache(maxsize=256)
 def boundary_bytes(job: Job) -> tuple[int, ...]:
+    """Bytes of each of `boundary_shapes`: of one message, on one rank."""
     return tuple(prod(shape) * job.precision.compute for shape in boundary_shapes(job))
 
 

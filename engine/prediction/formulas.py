@@ -60,11 +60,20 @@ def in_flight_formula(job: Job, pp_rank: int) -> int:
 class ClosedForms(Protocol):
     """What a family may say in closed form, by kind of unit; what it is: see the functions below that ask for it."""
 
-    def parameters(self, job: Job) -> int: ...
-    def activation_bytes(self, job: Job, kind: str) -> int: ...
-    def held_for_weight_bytes(self, job: Job, kind: str) -> int: ...
-    def model_flops(self, job: Job) -> int: ...
-    def tensor_bytes(self, job: Job, pp_rank: int) -> dict[tuple[str, str], int]: ...
+    def parameters(self, job: Job) -> int:
+        """Parameters of the whole model."""
+
+    def activation_bytes(self, job: Job, kind: str) -> int:
+        """Bytes that a unit of a kind saves for the backward of one micro-batch, on one rank."""
+
+    def held_for_weight_bytes(self, job: Job, kind: str) -> int:
+        """Bytes that the input part of its split backward leaves for the weight part, on one rank."""
+
+    def model_flops(self, job: Job) -> int:
+        """FLOPs of a step of the whole job, without recomputation."""
+
+    def tensor_bytes(self, job: Job, pp_rank: int) -> dict[tuple[str, str], int]:
+        """Logical bytes that a rank of `pp_rank` sends inside layers in a step, by (axis, operation)."""
 
 
 def closed_forms(job: Job) -> ClosedForms | None:

@@ -53,6 +53,7 @@ class DryRun:
 
     @property
     def makespan(self) -> Time:
+        """The last end, in units of cost; the first start is 0."""
         return max((s.end for s in self.spans), default=0)
 
     @property

@@ -152,4 +152,5 @@ class Program:
 
 
 def lanes_of(lists: Iterable[Iterable[Action]]) -> Lanes:
+    """Any lists of actions as lanes."""
     return tuple(tuple(actions) for actions in lists)

@@ -14,6 +14,7 @@ Proofs = dict[Key, tuple[Key, ...]]
 
 
 def key(action: Action) -> Key:
+    """What tells a message, or the computation of a stage, from all others of its rank."""
     assert action.stage is not None and action.microbatch is not None, action
     return action.kind, action.stage, action.microbatch
 

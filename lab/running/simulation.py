@@ -234,6 +234,7 @@ def replay_of(
 
 
 def default_name(job: Job) -> str:
+    """The cluster on which a job is simulated that names none."""
     return default_cluster(job, published=False)
 
 

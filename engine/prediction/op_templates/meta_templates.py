@@ -50,6 +50,7 @@ class SilentComm(Comm):
         return row
 
     def copy(self, out: Tensor, source: Tensor, action: Action) -> Handle:
+        """As `Comm.copy`; the row's axis is `SELF`."""
         handle = super().copy(out, source, action)
         self.axes[handle.row.seq] = SELF
         return handle

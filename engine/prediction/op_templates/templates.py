@@ -36,6 +36,7 @@ class Piece:
 
     @property
     def row(self) -> Op:
+        """A row with what the piece says; numbers, times and ranks are for whoever rehearses it."""
         return Op(
             seq=0, stream=self.stream, kind=self.kind, name=self.name, op=self.op, group=self.group, cost=self.cost
         )

@@ -23,10 +23,12 @@ ScheduleFunction = Callable[[int, int, int], Lanes]
 
 
 def forward(stage: int, microbatch: int) -> Action:
+    """Of a whole stage; the compiler makes its units of it."""
     return Action(Kind.FORWARD, microbatch=microbatch, stage=stage)
 
 
 def backward(stage: int, microbatch: int) -> Action:
+    """The whole backward of a stage, of inputs and weights together."""
     return Action(Kind.BACKWARD, microbatch=microbatch, stage=stage)
 
 

@@ -48,6 +48,7 @@ def step_window(recording: Recording, step: int) -> tuple[int, int]:
 
 
 def window_of(ops: StepRows) -> tuple[int, int]:
+    """(first start, last end) in ns of what ranks compute; of all rows where none computes anything."""
     rows = ops.on_compute if ops.on_compute.any() else np.ones(len(ops.rank), bool)
     return int(ops.start[rows].min()), int(ops.end[rows].max())
 

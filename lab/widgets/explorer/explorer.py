@@ -42,6 +42,7 @@ class State:
 
     @property
     def cluster(self) -> Cluster:
+        """With its links at the chosen speed. Raises `JobRefused`."""
         found = find_cluster(self.job.hardware.cluster)
         return scaled(found, inside_bandwidth=self.link, across_bandwidth=self.link)
 

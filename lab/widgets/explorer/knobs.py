@@ -44,6 +44,7 @@ class Knob:
     changes: Literal["run", "replay"] = "run"
 
     def text(self, value: Value) -> str:
+        """A value as the reader sees it."""
         if self.name == "schedule":
             return SCHEDULES[str(value)].label
         return link_text(float(value)) if self.name == "link_speed" else str(value)

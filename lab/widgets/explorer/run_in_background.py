@@ -55,6 +55,7 @@ class Background:
             self._latest.ask(self._newest)
 
     def cancel(self) -> None:
+        """Stops the newest run, if it has not ended; without waiting for its end."""
         with self._lock:
             self._drop()
 

@@ -120,6 +120,7 @@ def _shape(job: Job) -> str:
 
 
 def grid_title(job: Job, values: Mapping[int, float], colour: str) -> str:
+    """values: of each rank what it is coloured by, in the unit of `colour`."""
     if colour == "stage":
         return _shape(job)
     most = max(values, key=lambda r: values[r])

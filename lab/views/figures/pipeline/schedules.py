@@ -38,6 +38,7 @@ class HasJob(Protocol):
 
 
 def job_of(what: HasJob | Job) -> Job:
+    """The job itself, or that of a run."""
     return what if isinstance(what, Job) else what.job
 
 
