@@ -114,7 +114,7 @@ def stops(knob: Knob, job: Job) -> list[Stop]:
 
 def refusal(job: Job, name: str, value: Value, cluster: Cluster | None = None) -> str:
     """Why `name` cannot become `value`, "" if it can. cluster: that of `job`, if it is at hand."""
-    if name == "link_speed":
+    if name == "link_speed" or value == job.options()[name]:  # as it is now, it has been checked
         return ""
     try:
         turned(job, name, value, cluster)
