@@ -279,7 +279,7 @@ class Runtime:
         """(loss, gradient norm) of the whole job: every rank adds only what no other rank adds."""
         copies = self.at.pp in tied_pp_ranks(self.job)[1:]
         counted = [b.squared_norm() for name, b in self.buckets.items() if not (copies and name == TOKENS)]
-        first = all(self.at[axis] == 0 for axis in dividing("tensors"))
+        first = self.at.is_first(dividing("tensors"))
         mine = torch.tensor(loss if first else 0.0, dtype=torch.float64, device=self.device)
         both = torch.stack([mine, torch.stack(counted).sum() if counted else torch.zeros_like(mine)])
         for axis in scalar_axes(self.mesh.degrees):

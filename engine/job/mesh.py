@@ -6,7 +6,7 @@ then data, then pipeline, so that the busiest axis sits on the closest devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from math import prod
 
@@ -43,6 +43,10 @@ class Coordinate(Mapping[str, int]):
         return ", ".join(f"{AXES[axis].word} {place}" for axis, place in self._places.items())
 
     __repr__ = __str__
+
+    def is_first(self, axes: Iterable[str]) -> bool:
+        """Whether it is the first place along each of these axes. Raises `Unknown` for an axis not in `AXES`."""
+        return all(self[axis] == 0 for axis in axes)
 
     @property
     def by_stage(self) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,3 +154,8 @@ class Program:
 def lanes_of(lists: Iterable[Iterable[Action]]) -> Lanes:
     """Any lists of actions as lanes."""
     return tuple(tuple(actions) for actions in lists)
+
+
+def expanded(lanes: Lanes, expand: Callable[[Action], Iterable[Action]]) -> Lanes:
+    """The lanes with, in place of each action, those that `expand` makes of it."""
+    return lanes_of((new for action in lane for new in expand(action)) for lane in lanes)

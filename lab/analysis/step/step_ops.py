@@ -53,6 +53,12 @@ def window_of(ops: StepRows) -> tuple[int, int]:
     return int(ops.start[rows].min()), int(ops.end[rows].max())
 
 
+def all_ranks_ns(ops: StepRows) -> int:
+    """The step's length in ns times all ranks, those that a recorded one stands for included."""
+    start, end = window_of(ops)
+    return int((end - start) * sum(ops.weight[rank] for rank in ops.ranks))
+
+
 def typical_step(recording: Recording) -> int | None:
     """The step to show: of those all ranks completed, the first left out as warm-up, the one of median length.
 
