@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.job.axes import AXES
@@ -90,9 +90,25 @@ def power(value: float) -> str:
 
 
 def percent(fraction: float | None) -> str:
+    """A fraction of 1 in percent, with a decimal below 10 %; None is "unknown"."""
     if fraction is None:
         return "unknown"
     return f"{100 * fraction:.1f} %" if fraction < 0.0995 else f"{100 * fraction:.0f} %"
+
+
+def loss_words(loss: float | None) -> str:
+    """Four decimals. None, as a summary has it, is a loss that was no number."""
+    return "not a number" if loss is None else f"{loss:.4f}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """As in "one, two and three"."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def degrees_words(degrees: Mapping[str, object]) -> str:
+    """As in "dp=2 tp=1 pp=4"."""
+    return " ".join(f"{axis}={degree}" for axis, degree in degrees.items())
 
 
 def unit(largest: float) -> tuple[str, float]:

@@ -297,10 +297,10 @@ from engine.program.dryrun import dry_run
 
 chart = lab.run(pp=3, layers=3, batch=4, microbatches=4, schedule="gpipe", steps=1)
 forwards = [span for span in dry_run(chart.program).spans if span.action.kind == "forward" and span.end > span.start]
-assert all(span.start == span.lane + span.action.microbatch for span in forwards)
+assert all(span.start == span.pp_rank + span.action.microbatch for span in forwards)
 slots = int(max(span.end for span in forwards))
 back = [span for span in dry_run(chart.program).spans if span.action.kind == "backward" and span.end > span.start]
-assert all(span.start == slots + 2 * (2 - span.lane + span.action.microbatch) for span in back)
+assert all(span.start == slots + 2 * (2 - span.pp_rank + span.action.microbatch) for span in back)
 blocks = [op for op in chart.ops if op["kind"] == "forward" and op["unit"].startswith("block")]
 ran = [[op["microbatch"] for op in blocks if op["rank"] == rank] for rank in range(3)]
 idle = chart.summary["bubble"]["replayed"]

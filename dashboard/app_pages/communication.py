@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard.page.render import ROOM, figure, theme
 from dashboard.runs.run_header import choose_run
 from lab.views import figures
+from lab.views.figures import how_to_read
 
 st.title("Communication")
 chosen = choose_run(steps=True)
@@ -19,13 +20,13 @@ with st.grid(min_column_width=ROOM):
         figure(
             figures.communication(run, theme=theme()),
             "communication",
-            "Bytes a rank moves in a step: counted, predicted by the formula, and on the wire.",
+            how_to_read.COMMUNICATION,
         )
     with st.container():
         figure(
             figures.communication_matrix(run, step=chosen.step, theme=theme(), selected=chosen.rank),
             "matrix",
-            "Bytes from each rank (row) to each rank (column) in one step.",
+            how_to_read.MATRIX,
         )
 figure(
     figures.ledger(run, step=chosen.step, theme=theme(), selected=chosen.rank),

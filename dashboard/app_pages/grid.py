@@ -10,6 +10,7 @@ from dashboard.runs.run_header import choose_run
 from engine.job.mesh import mesh_of
 from lab import analysis
 from lab.views import figures
+from lab.views.figures import how_to_read
 from lab.views.figures.grid.grid import Colour
 
 COLOURS: dict[Colour, str] = {
@@ -34,7 +35,7 @@ if colour == "activity":
 figure(
     figures.grid(run, colour=colour, theme=theme(), selected=chosen.rank, at_ms=at_ms),
     "grid",
-    "Each ball is a rank; lines join the ranks that talk along each axis. Drag to turn it.",
+    how_to_read.GRID,
 )
 mesh = mesh_of(run.job)
 if chosen.rank is not None:

@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard.page.render import figure, theme
 from dashboard.runs.run_header import choose_run
 from lab.views import figures
+from lab.views.figures import how_to_read
 
 st.title("Memory")
 chosen = choose_run()
@@ -15,9 +16,7 @@ simulated = run.status == "simulated"
 figure(
     figures.memory(run, theme=theme(), selected=chosen.rank),
     "memory",
-    "Peak of each category, as predicted. Diamonds: highest total at one time."
-    if simulated
-    else "Peak of each category: measured left, predicted right (hatched). Diamonds: highest total at one time.",
+    how_to_read.MEMORY_SIMULATED if simulated else how_to_read.MEMORY,
 )
 figure(
     figures.memory_over_time(run, rank=chosen.rank or 0, theme=theme()),
@@ -34,5 +33,5 @@ with st.expander("Who keeps which part of a weight matrix", on_change="rerun") a
         figure(
             figures.shards(run, theme=theme(), selected=chosen.rank),
             "shards",
-            "Each rectangle is a weight matrix to scale, with the ranks that hold each slice.",
+            how_to_read.SHARDS,
         )

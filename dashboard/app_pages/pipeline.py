@@ -12,6 +12,7 @@ from dashboard.runs.run_header import choose_run, follow_timeline
 from lab import analysis
 from lab.analysis.step.longest_idle import waits_most
 from lab.views import figures
+from lab.views.figures import how_to_read
 from lab.views.timeline.streamlit import timeline
 
 st.title("Pipeline")
@@ -39,7 +40,7 @@ follow_timeline(state, chosen)
 figure(
     figures.bubble(run, step=chosen.step, theme=theme(), selected=chosen.rank),
     "bubble",
-    "Where each rank's time went: working, or idle and why.",
+    how_to_read.BUBBLE,
 )
 if (step := analysis.typical_step(run.recording) if chosen.step is None else chosen.step) is not None:
     st.write(escaped(waits_most(run, step)))
@@ -54,5 +55,5 @@ if run.job.plan.pp > 1:
             figure(
                 figures.schedules(run.job, theme=theme()),
                 "schedules",
-                "The same work under each schedule, every action taking its unit of time.",
+                how_to_read.SCHEDULES,
             )

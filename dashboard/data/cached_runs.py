@@ -18,7 +18,7 @@ from lab.store.notes import Notes, read_notes
 from lab.store.store import Store, settle
 from lab.views.timeline import timeline_of_run
 from lab.views.timeline.streamlit import Drawn, drawn
-from lab.wording import schedule_words, stored_degrees
+from lab.wording import degrees_words, schedule_words, stored_degrees
 
 Key = tuple[str, str, str]
 """Root of the store, id of a run, state of what is shown of it: of its folder, which changes with every step of a run
@@ -27,6 +27,7 @@ that goes on, and of the clusters that it may be replayed on.
 
 
 def store() -> Store:
+    """The runs of this folder of runs."""
     return Store()
 
 
@@ -36,6 +37,7 @@ def entries() -> list[Entry]:
 
 
 def key_of(run_id: str) -> Key:
+    """Another key after each change of what the run's folder holds, so that what is cached under it is of now."""
     found = store()
     folder = found.folder(run_id)
     return str(found.root), run_id, f"{signature(folder)} {live_bytes(folder)} {clusters_key()}"
@@ -89,6 +91,7 @@ def drawn_of(run: Run, step: int | None = None, predicted: Run | None = None) ->
 
 
 def notes(run_id: str) -> Notes:
+    """The name and the words that the user gave a run."""
     return read_notes(store().folder(run_id))
 
 
@@ -102,7 +105,7 @@ def plan_words(job: dict[str, Any]) -> str:
     """dp=2 tp=2 pp=2 · ZeRO-1 · 1F1B."""
     if not job:
         return "unknown plan"
-    degrees = " ".join(f"{axis}={degree}" for axis, degree in stored_degrees(job).items())
+    degrees = degrees_words(stored_degrees(job))
     return f"{degrees} · ZeRO-{job['zero']} · {schedule_words(job['schedule'])}"
 
 

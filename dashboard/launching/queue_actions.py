@@ -14,6 +14,7 @@ from lab.running.experiments import DEMO
 
 
 def queue() -> LaunchQueue:
+    """The queue of this folder of runs."""
     return LaunchQueue(cached_runs.store())
 
 

@@ -34,14 +34,17 @@ def from_address() -> Window | None:
 
 
 def to_address(window: Window | None) -> None:
+    """Keeps the window in the page's address; None takes it out."""
     set_param("window", "" if window is None else written(window))
 
 
 def written(window: Window) -> str:
+    """As the address has it: "1.5-2.25", in milliseconds."""
     return f"{window[0]:.4f}".rstrip("0").rstrip(".") + "-" + f"{window[1]:.4f}".rstrip("0").rstrip(".")
 
 
 def parsed(text: str) -> Window | None:
+    """What `written` wrote; None for anything else."""
     found = _TEXT.fullmatch(text)
     if found is None:
         return None

@@ -39,6 +39,7 @@ def legend(called: Sequence[str]) -> None:
 
 
 def sentences(runs: Sequence[Run]) -> None:
+    """What differs between the runs, a line for each finding."""
     for sentence in explain(runs):
         st.markdown(f"- {escaped(sentence)}")
 
@@ -105,6 +106,7 @@ def timelines(drawn: Sequence[tuple[str, Drawn]], wished: Window | None) -> Wind
 
 
 def pictures(runs: Sequence[Run], called: Sequence[str]) -> None:
+    """The runs side by side in each picture. called: their names, in the same order."""
     drawings: list[tuple[Any, str, str]] = [
         (figures.memory_compared, "memory", "Peak of each category on the rank that holds most."),
         (figures.idle_compared, "idle", "Of all ranks' time in a typical step: working, or idle and why."),

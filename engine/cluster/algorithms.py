@@ -29,6 +29,7 @@ class Line:
     reason: str
 
     def seconds(self, nbytes: ArrayLike) -> NDArray[np.float64]:
+        """For messages or tensors of `nbytes` bytes, of any shape: alpha + beta × bytes, in that shape."""
         return np.asarray(self.alpha + self.beta * np.asarray(nbytes, dtype=np.float64))
 
 
@@ -55,6 +56,7 @@ class Tiers:
 
     @property
     def launch_s(self) -> float:
+        """Seconds to start a collective, by the link between nodes where it has more than one."""
         link = self.across or self.inside
         assert link is not None
         return link.launch_s

@@ -37,6 +37,10 @@ class Handle:
     done: bool = False
 
     def wait(self, recorder: Recorder, waiting: Callable[[], None], computing: Callable[[], None]) -> None:
+        """Blocks until it is done and writes the wait as a row; does nothing if it is done already.
+
+        waiting, computing: called as the blocking begins and ends.
+        """
         if self.done:
             return
         wait = recorder.add(COMPUTE_STREAM, Kind.WAIT.name, f"wait {self.row.name}")
@@ -64,9 +68,11 @@ class Done(dist.Work):
     """Work that was over before it began."""
 
     def wait(self, *_: Any) -> bool:
+        """True, at once."""
         return True
 
     def get_future(self) -> Any:
+        """A future that is done, with None as its value."""
         future: torch.futures.Future[None] = torch.futures.Future()
         future.set_result(None)
         return future
@@ -130,14 +136,14 @@ class Comm:
     def send(self, tensor: torch.Tensor, peer: int, tag: int, stream: str, action: Action) -> Handle:
         """Starts to send to world rank `peer`. The tensor must not change until the handle was waited for."""
         row = self._message(tensor, peer, stream, action)
-        work = dist.isend(tensor, peer, self._lane(stream, self.rank, peer), tag=tag)
+        work = dist.isend(tensor, peer, self._message_group(stream, self.rank, peer), tag=tag)
         assert work is not None
         return Handle(row, work, (tensor,))
 
     def recv(self, buffer: torch.Tensor, peer: int, tag: int, stream: str, action: Action) -> Handle:
         """Starts to receive from world rank `peer` into `buffer`."""
         row = self._message(buffer, peer, stream, action)
-        work = dist.irecv(buffer, peer, self._lane(stream, peer, self.rank), tag=tag)
+        work = dist.irecv(buffer, peer, self._message_group(stream, peer, self.rank), tag=tag)
         assert work is not None
         return Handle(row, work, (buffer,))
 
@@ -171,6 +177,7 @@ class Comm:
         handle.finish()
 
     def size(self, axis: str) -> int:
+        """Ranks in this rank's group along `axis`."""
         return self.groups[axis].size
 
     def index(self, axis: str) -> int:
@@ -187,7 +194,7 @@ class Comm:
         assert group is not None, f"communication over {axis}, which has one rank"
         return group
 
-    def _lane(self, stream: str, source: int, to: int) -> dist.ProcessGroup:
+    def _message_group(self, stream: str, source: int, to: int) -> dist.ProcessGroup:
         """NCCL runs a group's messages in order, so each kind and direction has a group of its own there."""
         if self.backend == "gloo":
             return self._group("pp")

@@ -10,10 +10,10 @@ from torch._C._distributed_c10d import Store
 from engine.communication.comm import Group
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
-from engine.model.units import token_lanes
+from engine.model.units import tied_pp_ranks
 
 TIMEOUT = timedelta(minutes=5)  # the supervisor notices trouble in seconds; this only ends what it cannot see
-NCCL_LANES = ("pp_act_down", "pp_act_up", "pp_grad_down", "pp_grad_up")
+NCCL_MESSAGE_GROUPS = ("pp_act_down", "pp_act_up", "pp_grad_down", "pp_grad_up")
 
 
 def connect(job: Job, rank: int, backend: str, store: Store | None) -> dict[str, Group]:
@@ -23,11 +23,11 @@ def connect(job: Job, rank: int, backend: str, store: Store | None) -> dict[str,
         dist.init_process_group(backend, store=store, rank=rank, world_size=mesh.size, timeout=TIMEOUT)
     groups = {axis: _group(axis, mesh.group(axis, rank)) for axis in mesh.axes}
     if backend == "nccl" and mesh.degree("pp") > 1:
-        groups |= {lane: _group(lane, mesh.group("pp", rank)) for lane in NCCL_LANES}
-    ends = token_lanes(job)
+        groups |= {name: _group(name, mesh.group("pp", rank)) for name in NCCL_MESSAGE_GROUPS}
+    ends = tied_pp_ranks(job)
     if mesh.coordinate(rank).pp in ends:
         pipeline = mesh.group("pp", rank)
-        groups["tie"] = _group("tie", [pipeline[z] for z in ends])
+        groups["tie"] = _group("tie", [pipeline[pp_rank] for pp_rank in ends])
     return groups
 
 

@@ -104,6 +104,7 @@ class FlatBucket:
         return self.whole
 
     def release(self) -> None:
+        """Gives up the whole parameters' memory again, once nothing uses them."""
         _free(self.whole)
         self.ledger.add("gathered", -self.bucket.padded * self.bytes.compute)
 
@@ -144,9 +145,9 @@ class FlatBucket:
         """
         border = max(self.replicated_from - self.own.start, 0)
         split, replicated = squared_norm(self.grad[:border]), squared_norm(self.grad[border:])
-        counted = split + replicated * float(all(self.at[axis] == 0 for axis in dividing("tensors")))
+        counted = split + replicated * float(self.at.is_first(dividing("tensors")))
         alike = [axis for axis in self.bucket.reduce_axes if axis != self.bucket.shard_axis]
-        return counted * float(all(self.at[axis] == 0 for axis in alike))
+        return counted * float(self.at.is_first(alike))
 
     def step(self, adam: Adam, factor: float | None, t: int) -> None:
         """Scales the gradients by `factor` (None: no clipping), updates this rank's slice and zeroes the gradients."""

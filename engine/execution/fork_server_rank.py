@@ -96,6 +96,7 @@ class ForkServerRank:
         return self.member.emit
 
     def reference(self) -> Reference:
+        """Blocks until the one-process run has written what it found."""
         return await_reference(Path(self.member.payload["reference"]))
 
 

@@ -30,7 +30,8 @@ class RankStatus(Protocol):
     def awaiting(self) -> None:
         """The rank waits for the one-process run."""
 
-    def computing(self) -> None: ...
+    def computing(self) -> None:
+        """The rank waits no longer."""
 
     def writing(self) -> None:
         """The rank writes its recording to the disk."""

@@ -20,11 +20,11 @@ from engine.job.registry import Registry
 from engine.layers.layers import Layers
 from engine.layers.split_backward import WeightWork, add_all, held_bytes
 from engine.layers.tensor import TensorAxis
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.model.family import family_of, loaded
 from engine.model.initialization import Source
 from engine.model.unit_kinds import kind_of
-from engine.model.units import TOKENS, boundary_bytes, boundary_shapes, needs, recomputes, stages, token_lanes
+from engine.model.units import TOKENS, boundary_bytes, boundary_shapes, needs, recomputes, stages, tied_pp_ranks
 from engine.program.dependencies import waits
 from engine.program.kinds import Kind
 from engine.program.program import Action, Program, boundary
@@ -50,7 +50,7 @@ class Runtime:
         layers: type[Layers] = loaded(family_of(job.model).layers)
         self.model = layers(job, TensorAxis(comm, job.scatters_sequence), device, self.dtype)
         self.buckets = {
-            b.name: FlatBucket(job, b, self.at, device, ledger, source) for b in lane_buckets(job, self.at.pp)
+            b.name: FlatBucket(job, b, self.at, device, ledger, source) for b in buckets_of_pp_rank(job, self.at.pp)
         }
         self.home = {unit: b for b in self.buckets.values() for unit in b.bucket.units}
         self.stage_units = stages(job)
@@ -277,9 +277,9 @@ class Runtime:
 
     def _global_scalars(self, loss: float) -> tuple[float, float]:
         """(loss, gradient norm) of the whole job: every rank adds only what no other rank adds."""
-        copies = self.at.pp in token_lanes(self.job)[1:]
+        copies = self.at.pp in tied_pp_ranks(self.job)[1:]
         counted = [b.squared_norm() for name, b in self.buckets.items() if not (copies and name == TOKENS)]
-        first = all(self.at[axis] == 0 for axis in dividing("tensors"))
+        first = self.at.is_first(dividing("tensors"))
         mine = torch.tensor(loss if first else 0.0, dtype=torch.float64, device=self.device)
         both = torch.stack([mine, torch.stack(counted).sum() if counted else torch.zeros_like(mine)])
         for axis in scalar_axes(self.mesh.degrees):

@@ -172,6 +172,7 @@ class Job:
 
     @property
     def scatters_sequence(self) -> bool:
+        """Whether sequence parallelism has an effect: with one tensor rank there is nothing to divide among."""
         return self.plan.sequence_parallel and self.plan.tp > 1
 
     def one_process(self) -> Job:
@@ -239,6 +240,7 @@ class Job:
         return cls.from_options(**(options | overrides))
 
     def to_toml(self) -> str:
+        """The text of a job file, which `from_toml` reads; settings that are None are left out."""
         tables = {part: {k: v for k, v in vars(getattr(self, part)).items() if v is not None} for part in _PARTS}
         return tomli_w.dumps(tables)
 

@@ -6,7 +6,7 @@ then data, then pipeline, so that the busiest axis sits on the closest devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from math import prod
 
@@ -43,6 +43,10 @@ class Coordinate(Mapping[str, int]):
         return ", ".join(f"{AXES[axis].word} {place}" for axis, place in self._places.items())
 
     __repr__ = __str__
+
+    def is_first(self, axes: Iterable[str]) -> bool:
+        """Whether it is the first place along each of these axes. Raises `Unknown` for an axis not in `AXES`."""
+        return all(self[axis] == 0 for axis in axes)
 
     @property
     def by_stage(self) -> tuple[int, ...]:
@@ -102,6 +106,7 @@ class Mesh:
         return int(self.grid[tuple(at.get(axis, 0) for axis in self.axes)])
 
     def coordinate(self, rank: int) -> Coordinate:
+        """Where `rank` sits on every axis. Raises `IndexError` if there is no such rank."""
         position = np.argwhere(self.grid == rank)[0]
         return Coordinate(**{axis: int(i) for axis, i in zip(self.axes, position, strict=True)})
 
@@ -123,4 +128,5 @@ class Mesh:
 
 
 def mesh_of(job: Job) -> Mesh:
+    """The mesh of a job's plan: its axes in the plan's order, with their degrees."""
     return Mesh(tuple(job.plan.order.split("-")), **job.plan.degrees)

@@ -52,11 +52,13 @@ class GPT:
         return self.block({name.removeprefix(unit + "."): p for name, p in params.items()}, x)
 
     def embedding(self, params: Params, tokens: Tensor) -> Tensor:
+        """Token and position embeddings of tokens [s, b]: [s or s/t, b, h]."""
         table = params[f"{TOKENS if self.model.tied else 'embedding'}.weight"]
         positions = self.axis.own_part(params["embedding.positions"])
         return self._dropout(embed(tokens, table, self.axis) + positions[:, None])
 
     def block(self, params: Params, x: Tensor) -> Tensor:
+        """x: [s or s/t, b, h], as is what it returns. params: by names inside the block."""
         x = x + self._dropout(self.attention(params, self.norm(x, params, "norm1")))
         y = self.axis.column_linear(self.norm(x, params, "norm2"), params["up.weight"], params["up.bias"])
         return x + self._dropout(self.axis.row_linear(F.gelu(y), params["down.weight"], params["down.bias"]))
@@ -84,10 +86,12 @@ class GPT:
         return torch.native_dropout(x, self.model.dropout, True)[0] if self.model.dropout else x
 
     def head(self, params: Params, x: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy of x [s or s/t, b, h] against targets [s, b], as a sum over their tokens × `loss_scale`: []."""
         weight = params[f"{TOKENS if self.model.tied else 'head'}.weight"]
         logits = self.axis.column_linear(self.norm(x, params, "head.norm"), weight, None)
         return cross_entropy(logits, targets, self.axis, self.model.vocab) * self.loss_scale
 
     def norm(self, x: Tensor, params: Params, name: str) -> Tensor:
+        """LayerNorm over the last dim of x, with the weight and bias called `name`."""
         weight, bias = (self.axis.vector(params[f"{name}.{part}"]) for part in ("weight", "bias"))
         return F.layer_norm(x, x.shape[-1:], weight, bias)

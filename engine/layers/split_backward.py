@@ -44,6 +44,7 @@ class LinearWork:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
+        """What it holds until then; the weight is there anyway."""
         return self.x, self.dy
 
 
@@ -55,6 +56,7 @@ class VectorWork:
     gradient: Tensor
 
     def add(self) -> None:
+        """Adds the gradient."""
         _buffer(self.param).add_(self.gradient)
 
     @property
@@ -101,11 +103,13 @@ class LaterVector(Function):
 
     @staticmethod
     def forward(ctx: Any, param: Tensor, work: WeightWork) -> Tensor:
+        """param: of any shape, which is that of the result. work: where backward leaves its gradient."""
         ctx.param, ctx.work = param, work
         return param.view_as(param)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, None]:
+        """Leaves the gradient to `work`; autograd is given none."""
         ctx.work.append(VectorWork(ctx.param, grads[0]))
         return None, None
 
@@ -126,6 +130,7 @@ class LaterLinear(Function):
         gather: Gather | None,
         scatter: Gather | None,
     ) -> Tensor:
+        """x: [s or s/t, b, in]; weight: [out…, in]; bias: [out] or None; returns [s, b, out]."""
         ctx.weight, ctx.work, ctx.gather, ctx.scatter = weight, work, gather, scatter  # the very leaf, which has .grad
         ctx.has_bias = bias is not None
         ctx.save_for_backward(x)
@@ -133,6 +138,7 @@ class LaterLinear(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """grads: that of the output, [s, b, out]. Returns those of x and bias, and None for all else."""
         (x,) = ctx.saved_tensors
         dy = grads[0].contiguous()
         rows = dy.flatten(0, 1)

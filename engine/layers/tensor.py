@@ -67,15 +67,18 @@ class TensorAxis:
         return positions.chunk(self.size)[self.index] if self.scatter else positions
 
     def all_reduce(self, x: Tensor, maximum: bool = False) -> Tensor:
+        """Sums x over the group in place, or takes the maximum; blocks."""
         self.comm.now(self.comm.all_reduce(x, "tp", maximum=maximum))
         return x
 
     def reduce_scatter(self, x: Tensor) -> Tensor:
+        """Sums x [s, …] over the group; blocks. Returns this rank's part of the sum, [s/t, …]."""
         out = x.new_empty(x.shape[0] // self.size, *x.shape[1:])
         self.comm.now(self.comm.reduce_scatter(out, x.contiguous(), "tp"))
         return out
 
     def all_gather(self, x: Tensor) -> Tensor:
+        """x: [s/t, …]; returns the parts of all ranks of the group one after the other, [s, …]; blocks."""
         out = x.new_empty(x.shape[0] * self.size, *x.shape[1:])
         self.comm.now(self.comm.all_gather(out, x.contiguous(), "tp"))
         return out

@@ -13,7 +13,7 @@ from math import ceil
 from engine.job.axes import dividing, sharding_axis
 from engine.job.job import Job
 from engine.model.params import Param, batch_cuts, replicated_size, unit_params, unit_size
-from engine.model.units import TOKENS, lane_units
+from engine.model.units import TOKENS, units_of_pp_rank
 
 FP32 = 4  # bytes of an element that is never in half precision: norm statistics, losses
 
@@ -38,6 +38,7 @@ class Bucket:
 
     @property
     def name(self) -> str:
+        """Its first and last unit: "block2..block3"; of a single unit that unit."""
         return self.units[0] if len(self.units) == 1 else f"{self.units[0]}..{self.units[-1]}"
 
     @property
@@ -47,6 +48,7 @@ class Bucket:
 
     @property
     def shard(self) -> int:
+        """Elements that each of `shards` ranks keeps."""
         return self.padded // self.shards
 
     @property
@@ -66,13 +68,13 @@ class Bucket:
         return (*(p for p in every if p.is_cut("tensors")), *(p for p in every if not p.is_cut("tensors")))
 
 
-def lane_buckets(job: Job, lane: int) -> tuple[Bucket, ...]:
-    """The buckets of pipeline rank `lane`, in the order in which backward finishes them."""
+def buckets_of_pp_rank(job: Job, pp_rank: int) -> tuple[Bucket, ...]:
+    """The buckets of pipeline rank `pp_rank`, in the order in which backward finishes them."""
     model, degrees = job.model, job.plan.degrees
     cap = job.plan.bucket_kb * 1024 if job.effective_zero < 2 else 0
     groups: list[list[str]] = []
     filled, cuts = 0, tuple[str, ...]()
-    for unit in reversed(lane_units(job, lane)):
+    for unit in reversed(units_of_pp_rank(job, pp_rank)):
         size, alike = unit_size(model, degrees, unit) * job.precision.grad, batch_cuts(model, degrees, unit)
         if not groups or filled + size > cap or unit == TOKENS or alike != cuts:
             groups.append([])

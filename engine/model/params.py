@@ -40,6 +40,7 @@ class Param:
         return tuple(shape)
 
     def local_size(self, degrees: Mapping[str, int]) -> int:
+        """Elements of `local_shape`. Raises `Unknown` as that does."""
         return prod(self.local_shape(degrees))
 
     def is_cut(self, along: Literal["batch", "tensors"]) -> tuple[str, ...]:
@@ -48,6 +49,7 @@ class Param:
 
 
 def padded_vocab(model: Model, tp: int) -> int:
+    """Rows of the token matrix: the vocabulary, rounded up to a multiple of tp."""
     return ceil(model.vocab / tp) * tp
 
 

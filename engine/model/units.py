@@ -28,6 +28,7 @@ def compute_units(model: Model) -> tuple[str, ...]:
 
 
 def block_names(model: Model) -> tuple[str, ...]:
+    """The blocks alone, in the order of the forward pass."""
     return tuple(unit for unit in compute_units(model) if kind_of(unit).block)
 
 
@@ -60,6 +61,7 @@ def output_shape(job: Job, unit: str) -> tuple[int, ...]:
 
 
 def output_bytes(job: Job, unit: str) -> int:
+    """Bytes of `output_shape` in the type that the job computes in."""
     return prod(output_shape(job, unit)) * job.precision.compute
 
 
@@ -77,16 +79,17 @@ def boundary_shapes(job: Job) -> tuple[tuple[int, ...], ...]:
 
 @lru_cache(maxsize=256)
 def boundary_bytes(job: Job) -> tuple[int, ...]:
+    """Bytes of each of `boundary_shapes`: of one message, on one rank."""
     return tuple(prod(shape) * job.precision.compute for shape in boundary_shapes(job))
 
 
-def stage_lane(plan: Plan, stage: int) -> int:
+def pp_rank_of_stage(plan: Plan, stage: int) -> int:
     """The pipeline rank a virtual stage lives on, as the schedule places it."""
     return SCHEDULES[plan.schedule].placement(plan.pp, stage)
 
 
 def stages(job: Job) -> tuple[tuple[str, ...], ...]:
-    """The compute units of each virtual stage, first to last; `stage_lane` says where each lives.
+    """The compute units of each virtual stage, first to last; `pp_rank_of_stage` says where each lives.
 
     Blocks are dealt out contiguously so that the dearest stage costs least, counting embedding and head.
     """
@@ -143,15 +146,15 @@ def _balanced_mixed(costs: tuple[float, ...], count: int) -> tuple[int, ...]:
     return tuple(b - a for a, b in pairwise(reversed(edges)))
 
 
-def lane_units(job: Job, lane: int) -> tuple[str, ...]:
-    """Every unit whose parameters live on pipeline rank `lane`, in forward order, `tokens` first."""
-    mine = [unit for s, units in enumerate(stages(job)) if stage_lane(job.plan, s) == lane for unit in units]
+def units_of_pp_rank(job: Job, pp_rank: int) -> tuple[str, ...]:
+    """Every unit whose parameters live on pipeline rank `pp_rank`, in forward order, `tokens` first."""
+    mine = [unit for s, units in enumerate(stages(job)) if pp_rank_of_stage(job.plan, s) == pp_rank for unit in units]
     wanted = dict.fromkeys(name for unit in mine for name in needs(job.model, unit))
     return tuple(sorted(wanted, key=lambda name: name != TOKENS))
 
 
-def token_lanes(job: Job) -> tuple[int, ...]:
+def tied_pp_ranks(job: Job) -> tuple[int, ...]:
     """The pipeline ranks whose copies of one token matrix must stay equal, first stage's first; () if no two have."""
     plan = job.plan
-    ends = (stage_lane(plan, 0), stage_lane(plan, plan.pp * plan.chunks - 1))
+    ends = (pp_rank_of_stage(plan, 0), pp_rank_of_stage(plan, plan.pp * plan.chunks - 1))
     return ends if job.model.tied and ends[0] != ends[1] else ()

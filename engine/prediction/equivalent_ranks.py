@@ -17,7 +17,7 @@ from engine.cluster.cluster import Cluster
 from engine.cluster.collectives import group_cost, message_seconds
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
-from engine.model.units import stage_lane, token_lanes
+from engine.model.units import pp_rank_of_stage, tied_pp_ranks
 
 Numbers = NDArray[np.int64]
 
@@ -59,7 +59,7 @@ def _first_colours(
     for ends in _hops(job):
         cost = layout.links(pipelines[:, ends[0]], pipelines[:, ends[1]])
         parts.append(_at(pipelines[:, ends], np.repeat(cost[:, None] + 1, 2, axis=1), world))
-    if tie := token_lanes(job):
+    if tie := tied_pp_ranks(job):
         parts.append(_spread(layout.costs(pipelines[:, tie]), pipelines))
     return _numbered_rows(np.stack(parts, axis=1))
 
@@ -67,7 +67,7 @@ def _first_colours(
 def _hops(job: Job) -> list[tuple[int, int]]:
     """The pipeline ranks between which messages go, from stage to stage."""
     plan = job.plan
-    home = [stage_lane(plan, s) for s in range(plan.pp * plan.chunks)]
+    home = [pp_rank_of_stage(plan, s) for s in range(plan.pp * plan.chunks)]
     return list(dict.fromkeys((a, b) for a, b in pairwise(home) if a != b))
 
 

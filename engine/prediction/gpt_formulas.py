@@ -8,7 +8,7 @@ from engine.job.job import Job
 from engine.model.buckets import FP32
 from engine.model.params import padded_vocab
 from engine.model.unit_kinds import kind_of
-from engine.model.units import lane_units, recomputes
+from engine.model.units import recomputes, units_of_pp_rank
 
 INT64 = 8
 
@@ -76,7 +76,7 @@ class GPTFormulas:
         forward = model.layers * (24 * model.hidden**2 + 4 * model.seq * model.hidden) + 2 * model.hidden * model.vocab
         return 3 * forward * job.training.batch * model.seq
 
-    def tensor_bytes(self, job: Job, lane: int) -> dict[tuple[str, str], int]:
+    def tensor_bytes(self, job: Job, pp_rank: int) -> dict[tuple[str, str], int]:
         """Inside layers: 4 all-reduces of [s, b, h] a block and micro-batch; with sequence parallelism 6 all-gathers
         (two of them repeat the forward's for the weight gradient) and 4 reduce-scatters; 3 all-reduces of [s, b] for
         the loss. A recomputed block repeats the two, or two and two, of its forward.
@@ -85,7 +85,7 @@ class GPTFormulas:
         if t == 1:
             return {}
         n = job.model.seq * job.microbatch_size
-        units = lane_units(job, lane)
+        units = units_of_pp_rank(job, pp_rank)
         kinds = [kind_of(unit).name for unit in units]
         blocks, embedding = kinds.count("block"), kinds.count("embedding")
         head, again = kinds.count("head"), sum(recomputes(job, u) for u in units)

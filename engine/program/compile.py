@@ -10,8 +10,8 @@ from engine.job.axes import dividing, sharding_axis
 from engine.job.job import Job
 from engine.job.registry import Registry
 from engine.job.schedules import SCHEDULES
-from engine.model.buckets import lane_buckets
-from engine.model.units import TOKENS, needs, recomputes, stage_lane, stages, token_lanes
+from engine.model.buckets import buckets_of_pp_rank
+from engine.model.units import TOKENS, needs, pp_rank_of_stage, recomputes, stages, tied_pp_ranks
 from engine.program.passes.gathers import gather_around_use
 from engine.program.passes.layers import expand_units
 from engine.program.passes.messages import add_messages
@@ -48,39 +48,41 @@ def compile_lanes(job: Job, lanes: Lanes, expand: Expand = expand_units) -> Prog
     expand: puts units in the place of stages; the planner's leaves most of them together.
     """
     dealt = stages(job)
-    home = [stage_lane(job.plan, s) for s in range(len(dealt))]
+    home = [pp_rank_of_stage(job.plan, s) for s in range(len(dealt))]
     lanes = expand(add_messages(lanes, home, early=job.plan.overlap), dealt)
     lanes = recompute_before_backward(lanes, partial(recomputes, job))
-    return Program(tuple(tuple(_with_passes(job, z, lane)) for z, lane in enumerate(lanes)))
+    return Program(tuple(tuple(_with_passes(job, pp_rank, lane)) for pp_rank, lane in enumerate(lanes)))
 
 
-def _with_passes(job: Job, z: int, lane: Sequence[Action]) -> Sequence[Action]:
+def _with_passes(job: Job, pp_rank: int, lane: Sequence[Action]) -> Sequence[Action]:
     for one in PASSES:
-        lane = one.over(job, z, lane)
+        lane = one.over(job, pp_rank, lane)
     return lane
 
 
-def _gathered(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
+def _gathered(job: Job, pp_rank: int, lane: Sequence[Action]) -> list[Action]:
     if job.effective_zero < 3:
         return list(lane)
     plan = job.plan
     uses = partial(needs, job.model)
-    return gather_around_use(lane, lane_buckets(job, z), uses, plan.prefetch if plan.overlap else 0, plan.keep_gathered)
+    buckets, prefetch = buckets_of_pp_rank(job, pp_rank), plan.prefetch if plan.overlap else 0
+    return gather_around_use(lane, buckets, uses, prefetch, plan.keep_gathered)
 
 
-def _reduced(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
-    return reduce_after_backward(lane, lane_buckets(job, z), partial(needs, job.model), zero=job.effective_zero)
+def _reduced(job: Job, pp_rank: int, lane: Sequence[Action]) -> list[Action]:
+    buckets = buckets_of_pp_rank(job, pp_rank)
+    return reduce_after_backward(lane, buckets, partial(needs, job.model), zero=job.effective_zero)
 
 
-def _bounded(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
+def _bounded(job: Job, pp_rank: int, lane: Sequence[Action]) -> list[Action]:
     if not job.plan.overlap:
         return bound_in_flight(lane, dividing("batch"), most=0)
     return bound_in_flight(lane, [sharding_axis()], most=1) if job.effective_zero >= 2 else list(lane)
 
 
-def _finished(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
-    plan, tie = job.plan, TOKENS if z in token_lanes(job) else None
-    buckets = lane_buckets(job, z)
+def _finished(job: Job, pp_rank: int, lane: Sequence[Action]) -> list[Action]:
+    plan, tie = job.plan, TOKENS if pp_rank in tied_pp_ranks(job) else None
+    buckets = buckets_of_pp_rank(job, pp_rank)
     return [*lane, *finish(buckets, zero=job.effective_zero, tie=tie, overlap=plan.overlap)]
 
 

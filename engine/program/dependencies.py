@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.job.job import Job
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.model.units import needs, stages
 from engine.program.kinds import KINDS, Kind
 from engine.program.program import Action, Program
@@ -21,7 +21,7 @@ Positions = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Waits:
-    """Waits of one lane. Both lists have an entry for each position and one more for the end of the step.
+    """Waits of one pipeline rank. Both lists have an entry for each position and one more for the end of the step.
 
     before[i]: positions of the earlier actions whose communication action i waits for, in this order. forgets[i]: the
     sends that are known to have arrived once those waits are over (see `engine.program.send_completion`).
@@ -31,10 +31,10 @@ class Waits:
     forgets: tuple[Positions, ...]
 
 
-def waits(job: Job, program: Program, lane: int) -> Waits:
-    """The waits of pipeline rank `lane`, whose program must have been checked."""
-    walk = _Walk(job, program, lane)
-    found = [walk.step(i, action) for i, action in enumerate(program.lanes[lane])]
+def waits(job: Job, program: Program, pp_rank: int) -> Waits:
+    """The waits of pipeline rank `pp_rank`, whose program must have been checked."""
+    walk = _Walk(job, program, pp_rank)
+    found = [walk.step(i, action) for i, action in enumerate(program.lanes[pp_rank])]
     found.append((tuple(walk.rest()), ()))
     before, forgets = zip(*found, strict=True)
     return Waits(before, forgets)
@@ -43,10 +43,10 @@ def waits(job: Job, program: Program, lane: int) -> Waits:
 class _Walk:
     """What is under way at one place of a lane, by position of the action that started it."""
 
-    def __init__(self, job: Job, program: Program, lane: int) -> None:
-        self.job, self.proofs = job, proofs(program, lane)
+    def __init__(self, job: Job, program: Program, pp_rank: int) -> None:
+        self.job, self.proofs = job, proofs(program, pp_rank)
         self.takes = _message_takers(job)
-        self.buckets = {unit: b for b in lane_buckets(job, lane) for unit in b.units}
+        self.buckets = {unit: b for b in buckets_of_pp_rank(job, pp_rank) for unit in b.units}
         self.flying: dict[tuple[Kind, str, str], int] = {}
         self.arriving: dict[Key, int] = {}
         self.sends: dict[Key, int] = {}

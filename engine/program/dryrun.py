@@ -25,9 +25,9 @@ def unit_cost(action: Action) -> int:
 
 @dataclass(frozen=True)
 class Span:
-    """An action of a lane with its start and end, in units of cost."""
+    """An action of a pipeline rank with its start and end, in units of cost."""
 
-    lane: int
+    pp_rank: int
     position: int
     action: Action
     start: Time
@@ -36,9 +36,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A lane that cannot go on: where it is and what it waits for."""
+    """A pipeline rank that cannot go on: where it is and what it waits for."""
 
-    lane: int
+    pp_rank: int
     position: int
     action: Action
     needs: str
@@ -46,39 +46,40 @@ class Stuck:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a walk found: the spans of what ran and, if the program deadlocks, where each lane stands."""
+    """What a walk found: the spans of what ran and, if the program deadlocks, where each pipeline rank stands."""
 
     spans: tuple[Span, ...]
     stuck: tuple[Stuck, ...]
 
     @property
     def makespan(self) -> Time:
+        """The last end, in units of cost; the first start is 0."""
         return max((s.end for s in self.spans), default=0)
 
     @property
     def longest_span(self) -> Time:
-        """The longest that any lane takes from the start of its first computation to the end of its last."""
+        """The longest that any pipeline rank takes from the start of its first computation to the end of its last."""
         working: dict[int, list[Span]] = {}
         for span in self.spans:
             if span.action.kind.computes and span.end > span.start:
-                working.setdefault(span.lane, []).append(span)
+                working.setdefault(span.pp_rank, []).append(span)
         return max((spans[-1].end - spans[0].start for spans in working.values()), default=0)
 
     def bubble(self) -> Fraction:
-        """Idle ÷ total over all lanes, from the step's first start to its last end."""
+        """Idle ÷ total over all pipeline ranks, from the step's first start to its last end."""
         return self._idle(self.makespan)
 
     def span_bubble(self) -> Fraction:
-        """Idle ÷ total where each lane's clock starts with its own first computation (`longest_span`).
+        """Idle ÷ total where each pipeline rank's clock starts with its own first computation (`longest_span`).
 
-        This is the bubble rate of the zero-bubble papers (Qi et al. 2023, section 5.3): it counts no lane's wait for
-        its first micro-batch, which the next step can fill if ranks need not meet before the optimizer.
+        This is the bubble rate of the zero-bubble papers (Qi et al. 2023, section 5.3): it counts no wait for a
+        rank's first micro-batch, which the next step can fill if ranks need not meet before the optimizer.
         """
         return self._idle(self.longest_span)
 
     def _idle(self, duration: Time) -> Fraction:
         busy = sum(Fraction(s.end - s.start) for s in self.spans if s.action.kind.computes)
-        total = Fraction(duration) * len({s.lane for s in self.spans})
+        total = Fraction(duration) * len({s.pp_rank for s in self.spans})
         return 1 - busy / total if total else Fraction(0)
 
 
@@ -98,61 +99,61 @@ class _Walk:
         self.at = [0] * len(self.program.lanes)
         self.clock = [0] * len(self.program.lanes)
 
-    def arrival(self, z: int, recv: Action) -> Time | None:
+    def arrival(self, pp_rank: int, recv: Action) -> Time | None:
         """When the message of a posted receive arrives; None if nobody has sent it yet."""
         shift = {Kind.RECV_ACT: -1, Kind.RECV_GRAD: +1}[recv.kind]
         if recv.stage is None:
             return None
-        return self.sent.get((recv.kind.other_end, recv.stage + shift, recv.microbatch, z))
+        return self.sent.get((recv.kind.other_end, recv.stage + shift, recv.microbatch, pp_rank))
 
-    def ready(self, z: int, action: Action) -> Time | str:
-        """When lane z could start `action`, or what it still needs."""
+    def ready(self, pp_rank: int, action: Action) -> Time | str:
+        """When pipeline rank `pp_rank` could start `action`, or what it still needs."""
         if uses := _takes(action):
-            key = (z, uses, action.stage, action.microbatch)
+            key = (pp_rank, uses, action.stage, action.microbatch)
             if recv := self.posted.get(key):
-                arrives = self.arrival(z, recv)
+                arrives = self.arrival(pp_rank, recv)
                 if arrives is None:
                     return f"{recv.kind.other_end.name} mb{recv.microbatch} from pipeline {recv.peer}"
                 del self.posted[key]
-                self.clock[z] = max(self.clock[z], arrives)
+                self.clock[pp_rank] = max(self.clock[pp_rank], arrives)
         for name, members in self.meets.items():
             waits = action.kind.sums_norm or (action.kind, action.unit, action.axis) == (Kind.WAIT, name, "tie")
-            if waits and z in members and len(members) < 2:
+            if waits and pp_rank in members and len(members) < 2:
                 return f"the other end of the {name} reduction"
-        return self.clock[z]
+        return self.clock[pp_rank]
 
     def run(self) -> DryRun:
         moved = True
         while moved:
-            moved = sum(self._advance(z) for z in range(len(self.program.lanes))) > 0
+            moved = sum(self._advance(pp_rank) for pp_rank in range(len(self.program.lanes))) > 0
         stuck = [
-            Stuck(z, i, lane[i], str(self.ready(z, lane[i])))
-            for z, (lane, i) in enumerate(zip(self.program.lanes, self.at, strict=True))
+            Stuck(pp_rank, i, lane[i], str(self.ready(pp_rank, lane[i])))
+            for pp_rank, (lane, i) in enumerate(zip(self.program.lanes, self.at, strict=True))
             if i < len(lane)
         ]
         return DryRun(tuple(self.spans), tuple(stuck))
 
-    def _advance(self, z: int) -> bool:
-        lane, first = self.program.lanes[z], self.at[z]
-        while self.at[z] < len(lane):
-            action = lane[self.at[z]]
-            start = self.ready(z, action)
+    def _advance(self, pp_rank: int) -> bool:
+        lane, first = self.program.lanes[pp_rank], self.at[pp_rank]
+        while self.at[pp_rank] < len(lane):
+            action = lane[self.at[pp_rank]]
+            start = self.ready(pp_rank, action)
             if isinstance(start, str):
                 break
             end = start + self.cost(action)
-            self._leave_marks(z, action, end)
-            self.spans.append(Span(z, self.at[z], action, start, end))
-            self.clock[z] = end
-            self.at[z] += 1
-        return self.at[z] > first
+            self._leave_marks(pp_rank, action, end)
+            self.spans.append(Span(pp_rank, self.at[pp_rank], action, start, end))
+            self.clock[pp_rank] = end
+            self.at[pp_rank] += 1
+        return self.at[pp_rank] > first
 
-    def _leave_marks(self, z: int, action: Action, end: Time) -> None:
+    def _leave_marks(self, pp_rank: int, action: Action, end: Time) -> None:
         if action.kind.receives:
-            self.posted[z, action.kind, action.stage, action.microbatch] = action
+            self.posted[pp_rank, action.kind, action.stage, action.microbatch] = action
         elif action.kind.sends and action.peer is not None:
             self.sent[(action.kind, action.stage, action.microbatch, action.peer)] = end + self.delay
         elif action.kind is Kind.REDUCE and action.axis == "tie":
-            self.meets.setdefault(action.unit, {})[z] = end
+            self.meets.setdefault(action.unit, {})[pp_rank] = end
 
 
 def _takes(action: Action) -> Kind | None:
@@ -163,7 +164,7 @@ def _takes(action: Action) -> Kind | None:
 
 
 def dry_run(program: Program, cost: Cost = unit_cost, delay: Time = 0) -> DryRun:
-    """Runs every lane as far as it gets, each action as early as its lane and its messages allow.
+    """Runs every pipeline rank as far as it gets, each action as early as those before it and its messages allow.
 
     delay: how long a message is on its way; its sender and its receiver are free meanwhile.
     """
@@ -171,7 +172,7 @@ def dry_run(program: Program, cost: Cost = unit_cost, delay: Time = 0) -> DryRun
 
 
 def in_flight(program: Program, until: Literal["input", "weight"] = "weight") -> tuple[int, ...]:
-    """Most micro-batch activations (stage-chunks) each lane holds at once: forwards begun less backwards done.
+    """Most micro-batch activations (stage-chunks) each pipeline rank holds at once: forwards begun less backwards done.
 
     until: where backwards are split, whether an activation is held up to its input or up to its weight part.
     """

@@ -127,6 +127,7 @@ class Kind(str):
 
     @property
     def computes(self) -> bool:
+        """Whether it keeps the compute stream busy."""
         return bool(self.work)
 
     @property

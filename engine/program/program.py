@@ -1,8 +1,8 @@
 """A training step as data: one list of actions for each pipeline rank.
 
 A plan is compiled to a `Program` (see `engine.program.compile`), which can be printed, compared, checked, run and
-timed. Ranks with the same pipeline coordinate run the same list, so a program has one *lane* for each pipeline
-coordinate.
+timed. A *lane* is the list of actions of one pipeline rank. All ranks at the same place along `pp`, whose number is
+`pp_rank` throughout the code, run the same lane.
 
 An action that starts communication only starts it. Whoever needs the result waits: a forward waits for its
 message and its gathered parameters, the optimizer step for every reduction. `WAIT` makes a wait explicit, and so
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ class Action:
 
     unit: the layer it acts on ("embedding", "block3", "head"); for GATHER, REDUCE and RELEASE the bucket, which is
     named after its first and last unit ("block2..block3"). Empty where a stage acts as a whole.
-    stage: virtual stage, counted along the model. peer: pipeline coordinate of the other end of a message.
+    stage: virtual stage, counted along the model. peer: pipeline rank of the other end of a message.
     axis: mesh axis of a collective. op: which collective.
     """
 
@@ -91,7 +91,7 @@ Lanes = tuple[tuple[Action, ...], ...]
 
 @dataclass(frozen=True)
 class Program:
-    """The actions of one step. `lanes[z]` belongs to every rank at pipeline coordinate z."""
+    """The actions of one step. `lanes[pp_rank]` is run by every rank of that pipeline rank."""
 
     lanes: Lanes
 
@@ -99,10 +99,11 @@ class Program:
         for kind in {action.kind for lane in self.lanes for action in lane}:
             KINDS[kind.name]  # raises `Unknown`: nobody is told of it later
 
-    def text(self, lane: int | None = None) -> str:
-        """The program to read or edit: a heading for each lane, then an action a line."""
-        chosen = range(len(self.lanes)) if lane is None else [lane]
-        return "\n".join(line for z in chosen for line in (f"pipeline {z}:", *(f"  {a}" for a in self.lanes[z]))) + "\n"
+    def text(self, pp_rank: int | None = None) -> str:
+        """The program to read or edit: a heading for each lane (or that of `pp_rank` alone), then an action a line."""
+        chosen = range(len(self.lanes)) if pp_rank is None else [pp_rank]
+        lines = (line for z in chosen for line in (f"pipeline {z}:", *(f"  {a}" for a in self.lanes[z])))
+        return "\n".join(lines) + "\n"
 
     @classmethod
     def parse(cls, text: str) -> Program:
@@ -144,11 +145,17 @@ class Program:
         return "\n".join(out)
 
     def __iter__(self) -> Iterator[tuple[int, int, Action]]:
-        """(lane, position, action) of every action."""
-        for z, lane in enumerate(self.lanes):
+        """(pipeline rank, position, action) of every action."""
+        for pp_rank, lane in enumerate(self.lanes):
             for i, action in enumerate(lane):
-                yield z, i, action
+                yield pp_rank, i, action
 
 
 def lanes_of(lists: Iterable[Iterable[Action]]) -> Lanes:
+    """Any lists of actions as lanes."""
     return tuple(tuple(actions) for actions in lists)
+
+
+def expanded(lanes: Lanes, expand: Callable[[Action], Iterable[Action]]) -> Lanes:
+    """The lanes with, in place of each action, those that `expand` makes of it."""
+    return lanes_of((new for action in lane for new in expand(action)) for lane in lanes)

@@ -14,25 +14,26 @@ Proofs = dict[Key, tuple[Key, ...]]
 
 
 def key(action: Action) -> Key:
+    """What tells a message, or the computation of a stage, from all others of its rank."""
     assert action.stage is not None and action.microbatch is not None, action
     return action.kind, action.stage, action.microbatch
 
 
-def proofs(program: Program, lane: int) -> Proofs:
-    """For each receive of `lane`: the sends of `lane` that are known to have arrived once its message is in hand."""
+def proofs(program: Program, pp_rank: int) -> Proofs:
+    """For each receive of `pp_rank`: those of its sends that are known to have arrived once its message is in hand."""
     known: Proofs = {}
-    for other in sorted({a.peer for a in program.lanes[lane] if a.peer is not None}):
-        known |= _proofs_of(program, lane, other)
+    for other in sorted({a.peer for a in program.lanes[pp_rank] if a.peer is not None}):
+        known |= _proofs_of(program, pp_rank, other)
     return known
 
 
-def _proofs_of(program: Program, lane: int, other: int) -> Proofs:
+def _proofs_of(program: Program, pp_rank: int, other: int) -> Proofs:
     """The same for the messages that come from pipeline rank `other`."""
     waiting: dict[tuple[Kind, int, int], Key] = {}  # the computation that will use it → our send
     used: list[Key] = []
     known: Proofs = {}
     for a in program.lanes[other]:
-        if a.kind.receives and a.peer == lane:
+        if a.kind.receives and a.peer == pp_rank:
             kind, stage, k = key(a)
             uses, sender = (Kind.FORWARD, stage - 1) if kind is Kind.RECV_ACT else (Kind.BACKWARD, stage + 1)
             waiting[uses, stage, k] = (kind.other_end, sender, k)
@@ -40,7 +41,7 @@ def _proofs_of(program: Program, lane: int, other: int) -> Proofs:
             does = Kind.FORWARD if a.kind is Kind.FORWARD else Kind.BACKWARD
             sent = waiting.pop((does, *key(a)[1:]), None)
             used += [sent] if sent else []
-        elif a.kind in (Kind.SEND_ACT, Kind.SEND_GRAD) and a.peer == lane:
+        elif a.kind in (Kind.SEND_ACT, Kind.SEND_GRAD) and a.peer == pp_rank:
             kind, stage, k = key(a)
             ours = (Kind.RECV_ACT, stage + 1, k) if kind is Kind.SEND_ACT else (Kind.RECV_GRAD, stage - 1, k)
             known[ours], used = tuple(used), []

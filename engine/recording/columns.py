@@ -91,6 +91,7 @@ def add_column(table: str, column: Column) -> Column:
 
 
 def schema(table: str) -> pa.Schema:
+    """Names and types of a table's columns, in their order."""
     return pa.schema([(column.name, column.arrow) for column in COLUMNS[table]])
 
 

@@ -34,6 +34,7 @@ BATCH_ROWS = 50_000  # rows in memory at a time when a run's files are read or t
 
 
 def live_path(run_dir: Path, rank: int) -> Path:
+    """Where a rank writes its rows while the run goes on."""
     return run_dir / "live" / f"rank{rank:03d}.jsonl"
 
 
@@ -101,6 +102,7 @@ def live_reference_path(run_dir: Path) -> Path:
 
 
 def append_metric(run_dir: Path, row: MetricRow) -> None:
+    """Writes the loss and the like of one step. Raises `OSError`."""
     with (run_dir / "live" / "metrics.jsonl").open("a", encoding="utf-8") as file:
         file.write(metric_line(row))
 
@@ -125,6 +127,7 @@ def metric_values(line: Any) -> list[Any]:
 
 
 def read_live_metrics(run_dir: Path) -> pa.Table:
+    """Those of the steps that are done so far; a line that is being written is left out."""
     path = run_dir / "live" / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     return table_of_values("metrics", [metric_values(json.loads(line)) for line in lines if line.endswith("\n")])

@@ -133,9 +133,11 @@ class StoredRecording(Recording):
         return self._whole("metrics")
 
     def ops_batches(self, columns: list[str]) -> Iterator[pa.Table]:
+        """A row group at a time, of these columns alone."""
         yield from self._groups("ops", columns)
 
     def memory_batches(self) -> Iterator[pa.Table]:
+        """A row group at a time."""
         yield from self._groups("memory")
 
     def _groups(self, table: str, columns: list[str] | None = None) -> Iterator[pa.Table]:

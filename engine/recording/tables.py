@@ -131,6 +131,7 @@ class Recording:
         yield self.memory
 
     def op_rows(self) -> Iterator[Op]:
+        """Every row of `ops` as an object, in the order of the table."""
         for row in self.ops.to_pylist():
             yield op_from(row)
 

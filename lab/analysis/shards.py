@@ -15,9 +15,9 @@ from typing import Literal
 from engine.job.errors import JobRefused, Unknown
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
-from engine.model.buckets import Bucket, lane_buckets
+from engine.model.buckets import Bucket, buckets_of_pp_rank
 from engine.model.params import Param, unit_params
-from engine.model.units import lane_units
+from engine.model.units import units_of_pp_rank
 
 State = Literal["params", "grads", "optimizer"]
 SHARDED_FROM: dict[State, int] = {"optimizer": 1, "grads": 2, "params": 3}
@@ -68,11 +68,12 @@ class Matrix:
 class Layout:
     """One unit's matrices, and the flat buffer they lie in on each rank.
 
-    own: of each data rank its slice of the buffer. params: (name, start, size) of everything in the buffer.
+    pp_rank: the pipeline rank that holds it. own: of each data rank its slice of the buffer. params: (name, start,
+    size) of everything in the buffer.
     """
 
     unit: str
-    lane: int
+    pp_rank: int
     bucket: Bucket
     matrices: tuple[Matrix, ...]
     params: tuple[tuple[str, int, int], ...]
@@ -82,20 +83,22 @@ class Layout:
 @lru_cache(maxsize=64)
 def layout(job: Job, unit: str) -> Layout:
     """Where `unit` lies. Raises `JobRefused` if the job has no such unit."""
-    every = [name for lane in range(job.plan.pp) for name in lane_units(job, lane)]
+    every = [name for pp_rank in range(job.plan.pp) for name in units_of_pp_rank(job, pp_rank)]
     if unit not in every:
         shown = every if len(every) <= 6 else [*every[:4], "…", every[-1]]
         raise JobRefused(f"there is no unit {unit!r} in this job: use one of {', '.join(dict.fromkeys(shown))}.")
-    lane = next(z for z in range(job.plan.pp) if unit in lane_units(job, z))
-    bucket = next(b for b in lane_buckets(job, lane) if unit in b.units)
-    places, own = _flat(job, bucket, lane)
+    home = next(pp_rank for pp_rank in range(job.plan.pp) if unit in units_of_pp_rank(job, pp_rank))
+    bucket = next(b for b in buckets_of_pp_rank(job, home) if unit in b.units)
+    places, own = _flat(job, bucket, home)
     starts = {name: (start, size) for name, start, size in places}
     params = [p for p in unit_params(job.model, job.plan.tp, unit) if len(p.shape) > 1 and not p.name.endswith("bias")]
     matrices = tuple(_matrix(param, job.plan.tp, *starts[param.name]) for param in params)
-    return Layout(unit, lane, bucket, matrices, places, own)
+    return Layout(unit, home, bucket, matrices, places, own)
 
 
-def _flat(job: Job, bucket: Bucket, lane: int) -> tuple[tuple[tuple[str, int, int], ...], tuple[tuple[int, int], ...]]:
+def _flat(
+    job: Job, bucket: Bucket, pp_rank: int
+) -> tuple[tuple[tuple[str, int, int], ...], tuple[tuple[int, int], ...]]:
     """Where each parameter lies in the buffer, and each data rank's own slice of it."""
     import torch
 
@@ -106,7 +109,7 @@ def _flat(job: Job, bucket: Bucket, lane: int) -> tuple[tuple[tuple[str, int, in
         return torch.empty(param.shape, device="meta")
 
     meta, mesh = torch.device("meta"), mesh_of(job)
-    at = [mesh.coordinate(mesh.rank(dp=dp, pp=lane)) for dp in range(job.plan.dp)]
+    at = [mesh.coordinate(mesh.rank(dp=dp, pp=pp_rank)) for dp in range(job.plan.dp)]
     made = [FlatBucket(job, bucket, place, meta, Ledger(0), nothing) for place in at]
     places = tuple((name, int(p.storage_offset()), int(p.numel())) for name, p in made[0].params.items())
     return places, tuple((one.own.start, one.own.stop) for one in made)

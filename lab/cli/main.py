@@ -8,6 +8,7 @@ INTERRUPTED = 130
 
 
 def main() -> int:
+    """The exit code. Catches Ctrl-C from the first import on, so that the parser is imported here."""
     try:
         from lab.cli.parser import main as run
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from pathlib import Path
 from engine import HOME
 from engine.job.errors import UserError
 from lab.facade import Run, load
-from lab.store.stored_run import RunCorrupt, RunNotFound, StoreError
+from lab.store.stored_run import RunCorrupt, RunNotFound, StoreError, refuse_corrupt
 
 _FORESEEN = (UserError, RunCorrupt, RunNotFound, StoreError, OSError)
 
@@ -27,8 +27,7 @@ def opened_runs(*names: str) -> Iterator[Sequence[Run]]:
     """
     found = [load(name) for name in names]
     for run in found:
-        if run.status == "corrupt":
-            raise RunCorrupt(run.id, f"run {run.id} is corrupt: {run.message}.")
+        refuse_corrupt(run.id, run.status, run.message)
     try:
         yield found
     except _FORESEEN:

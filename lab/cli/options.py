@@ -35,6 +35,7 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"`{self.prog}` needs {', '.join(absent)}: see `{self.prog} --help`.")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse has it. Raises `UserError` where argparse would print usage and exit."""
         try:
             return super().parse_known_args(args, namespace)
         except argparse.ArgumentError as error:

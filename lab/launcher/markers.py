@@ -40,6 +40,7 @@ class Markers:
         return [name for _, name in sorted(found)]
 
     def taken(self, how: Taken) -> list[str]:
+        """The ids of the runs that were taken in this way, first to wait first."""
         return [name.removesuffix(f".{how}") for _, name in sorted(self._listed()) if name.endswith(f".{how}")]
 
     def take(self, run_id: str, how: Taken) -> bool:

@@ -143,6 +143,7 @@ def _take_lock(root: Path) -> WorkerLock | None:
 
 
 def main() -> int:
+    """What `python -m lab.launcher.worker` does; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m lab.launcher.worker", description=__doc__)
     parser.add_argument("root", metavar="ROOT", type=Path, help="the folder of the store")
     parser.add_argument("--lock", type=int, metavar="FD", help="the locked file, from whoever starts a worker")

@@ -74,9 +74,11 @@ class WorkerLock:
         return False
 
     def came_to_work(self) -> None:
+        """Sets the count of `futile_starts` back to 0: this worker has begun its work."""
         os.ftruncate(self._fd, 0)
 
     def futile_starts(self) -> int:
+        """Workers that were started one after the other and ended before they began: a byte of the file each."""
         return os.fstat(self._fd).st_size
 
     def may_start(self) -> bool:

@@ -48,6 +48,7 @@ class Claims:
         return sorted(self.decided.values(), key=lambda one: (len(one.name), one.name))
 
     def count(self, verdict: str) -> int:
+        """How many claims came out as `verdict`."""
         return sum(one.verdict == verdict for one in self.decided.values())
 
     def __repr__(self) -> str:

@@ -110,6 +110,7 @@ def _line_before(file: BinaryIO, end: int) -> Line | None:
 
 
 def step_recording(lines: Sequence[Line], metrics: Sequence[MetricRow]) -> StepRecording:
+    """lines: of one step, one of each rank. metrics: of any steps, of which that step's row is taken."""
     mine = [row for row in metrics if row.step == lines[0].totals.step]
     return StepRecording(lines, table_of("metrics", mine))
 

@@ -40,6 +40,7 @@ class RankNow:
 
 
 def rank_now(rank: int, note: Note, still_for: float) -> RankNow:
+    """note: what the rank last wrote of itself. still_for: seconds since that note last changed."""
     step = note.step if note.step >= 0 else None
     return RankNow(rank, _WORDS[note.phase], note.action, step, still_for, note.cpu_seconds)
 

@@ -7,6 +7,7 @@ from math import prod
 
 from engine.job.job import Job, Model, Plan, Training, further_axes
 from engine.job.schedules import SCHEDULES
+from lab.wording import degrees_words
 
 MOST_RANKS = 16
 _LAYERS_A_STAGE = 2
@@ -53,7 +54,7 @@ def what_changed(large: Job, small: Job) -> str:
 
     def words(job: Job) -> str:
         plan = job.plan
-        degrees = " ".join(f"{axis}={degree}" for axis, degree in plan.degrees.items())
+        degrees = degrees_words(plan.degrees)
         return f"{degrees}, {job.model.layers} layers of {job.model.hidden}"
 
     return f"{words(large)} → {words(small)}, {small.world_size} processes on this machine"

@@ -26,7 +26,7 @@ PROCESS_BYTES = 16_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedJob:
-    """A job that may be run here, as `checked` alone makes it, so that nobody on its way needs to check it again.
+    """A job that may be run here, as `checked` or its second half makes it: nobody on its way needs to check it again.
 
     parity: whether it is compared with one process. program: what its ranks execute; None for what its plan compiles
     to.
@@ -50,7 +50,16 @@ def checked(
     rules.check(job)
     if job.hardware.cluster:
         check_on(job, find_cluster(job.hardware.cluster, store))
+    return fitting_here(job, parity=parity, by_hand=by_hand, store=store)
+
+
+def fitting_here(
+    job: Job, *, parity: bool = True, by_hand: Program | Written | None = None, store: Store | None = None
+) -> CheckedJob:
+    """The rest of `checked`, for a job that obeys the rules: whether it fits this machine as it is now."""
     import psutil
+
+    from engine.job import rules
 
     rules.check_here(job, bytes_needed(job, parity, store or Store()), psutil.virtual_memory().available)
     if by_hand is None:

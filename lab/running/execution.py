@@ -99,6 +99,7 @@ class Execution:
         return self.store.folder(self.info.id)
 
     def run(self, cancel: threading.Event | None) -> StoredRun:
+        """Carries the run out and returns it. Raises what ended it early, once that is written down."""
         from engine.processes.launch import RunCancelled, RunFailed
 
         try:

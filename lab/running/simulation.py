@@ -115,7 +115,8 @@ def checked(job: Job, cluster: Cluster, by_hand: Program | Written | None = None
     from engine.program.compile import compile_job
     from engine.program.handwritten import checked_program
 
-    check(job, cluster)
+    rules.check(job)
+    check_fits(job, cluster)
     return compile_job(job) if by_hand is None else checked_program(job, by_hand)
 
 
@@ -146,9 +147,8 @@ def simulate_program(
     return stored(run, store) if keep else run
 
 
-def check(job: Job, cluster: Cluster) -> None:
-    """Raises `JobRefused` for a job that breaks a rule, does not fit the cluster's size, or cannot be counted."""
-    rules.check(job)
+def check_fits(job: Job, cluster: Cluster) -> None:
+    """Raises `JobRefused` for a job that obeys the rules if it does not fit the cluster's size or cannot be counted."""
     rules.check_ranks(job)
     if job.model.layers > MOST_LAYERS:
         raise JobRefused(f"layers={job.model.layers} is more than can be simulated: use at most {MOST_LAYERS}.")
@@ -234,6 +234,7 @@ def replay_of(
 
 
 def default_name(job: Job) -> str:
+    """The cluster on which a job is simulated that names none."""
     return default_cluster(job, published=False)
 
 

@@ -41,6 +41,7 @@ class Owner:
 
     @classmethod
     def this_process(cls) -> Owner:
+        """The process that calls, by number, start and host: numbers are given out again."""
         import psutil
 
         started = psutil.Process().create_time()

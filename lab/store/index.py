@@ -45,6 +45,7 @@ def indexed(root: Path, folders: Iterable[Path]) -> list[Entry]:
 
 
 def signature(folder: Path) -> str:
+    """Another text after each change of a file that the index keeps something of."""
     return " ".join(state_of(folder / name) for name in _WATCHED)
 
 

@@ -37,6 +37,7 @@ class StoreError(Exception):
 
     @classmethod
     def writing(cls, path: Path, error: OSError) -> StoreError:
+        """For a file that cannot be written: the system's reason, and what to do."""
         reason = os.strerror(error.errno) if error.errno else str(error)
         advice = "free some space or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         return cls(f"{path} cannot be written: {reason}; {advice}set SHARDLAB_RUNS to another folder.")
@@ -50,6 +51,7 @@ class RunNotFound(LookupError):
 
 
 def default_root() -> Path:
+    """SHARDLAB_RUNS, or else `./runs`; absolute."""
     return Path(os.environ.get("SHARDLAB_RUNS") or "runs").absolute()
 
 
@@ -60,6 +62,7 @@ class Store:
         self.root = Path(root).absolute() if root is not None else default_root()
 
     def folder(self, run_id: str) -> Path:
+        """Where the run is or would be; nobody looks whether it is there."""
         return self.root / run_id
 
     def create(self, job: Job, command: tuple[str, ...], fill: Fill | None = None, **more: Any) -> RunInfo:

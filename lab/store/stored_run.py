@@ -34,6 +34,12 @@ class RunCorrupt(ValueError):
         self.run = run
 
 
+def refuse_corrupt(run_id: str, status: str, message: str) -> None:
+    """Raises `RunCorrupt` for a run that was found to be damaged when it was looked up."""
+    if status == "corrupt":
+        raise RunCorrupt(run_id, f"run {run_id} is corrupt: {message}.")
+
+
 @dataclass(frozen=True)
 class Known:
     """What is at hand of a run already, so that it need not be read; of one in no store, all there is."""

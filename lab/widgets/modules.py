@@ -18,4 +18,5 @@ def module(name: str) -> str:
 
 @cache
 def styles() -> str:
+    """The style sheet that all widgets share."""
     return (_HERE / "style.css").read_text(encoding="utf-8")

@@ -228,18 +228,18 @@ def test_a_program_that_is_different_but_right_passes(name: str) -> None:
 @pytest.mark.parametrize("job", [PIPE, TIED, *DATA.values()], ids=str)
 def test_no_action_but_a_wait_can_be_left_out(job: Job) -> None:
     program = compile_job(job)
-    for z, i, action in program:
+    for pp_rank, i, action in program:
         if action.kind is not Kind.WAIT:
-            lanes = [lane[:i] + lane[i + 1 :] if y == z else lane for y, lane in enumerate(program.lanes)]
+            lanes = [lane[:i] + lane[i + 1 :] if z == pp_rank else lane for z, lane in enumerate(program.lanes)]
             refusal(Program(tuple(lanes)), job)
 
 
 @pytest.mark.parametrize("job", [PIPE, TIED, *DATA.values()], ids=str)
 def test_no_action_can_be_done_twice_but_a_wait(job: Job) -> None:
     program = compile_job(job)
-    for z, i, action in program:
+    for pp_rank, i, action in program:
         if action.kind is not Kind.WAIT:
-            lanes = [(*lane[:i], action, *lane[i:]) if y == z else lane for y, lane in enumerate(program.lanes)]
+            lanes = [(*lane[:i], action, *lane[i:]) if z == pp_rank else lane for z, lane in enumerate(program.lanes)]
             refusal(Program(tuple(lanes)), job)
 
 

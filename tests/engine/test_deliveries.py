@@ -10,11 +10,11 @@ from engine.program.kinds import Kind
 from engine.program.send_completion import proofs
 
 
-def outstanding(schedule: str, p: int, m: int, lane: int) -> int:
-    """Most sends of a lane that are not known to have arrived at any time, by replaying its actions."""
+def outstanding(schedule: str, p: int, m: int, pp_rank: int) -> int:
+    """Most sends of a pipeline rank that are not known to have arrived at any time, by replaying its actions."""
     program = compile_job(Job.from_options(pp=p, microbatches=m, batch=m, schedule=schedule, layers=p, overlap=False))
-    known, flying, most, arrived = proofs(program, lane), set(), 0, set()
-    for a in program.lanes[lane]:
+    known, flying, most, arrived = proofs(program, pp_rank), set(), 0, set()
+    for a in program.lanes[pp_rank]:
         if a.kind.sends:
             flying.add((a.kind, a.stage, a.microbatch))
             most = max(most, len(flying))
@@ -39,7 +39,7 @@ def test_gpipes_last_rank_keeps_every_gradient_for_nothing_follows_it() -> None:
 
 def test_every_proof_names_a_message_that_was_sent_before() -> None:
     program = compile_job(Job.from_options(pp=2, schedule="interleaved", chunks=2, layers=4))
-    for lane in (0, 1):
-        sent = {(a.kind, a.stage, a.microbatch) for a in program.lanes[lane] if a.kind.sends}
-        proved = [send for sends in proofs(program, lane).values() for send in sends]
+    for pp_rank in (0, 1):
+        sent = {(a.kind, a.stage, a.microbatch) for a in program.lanes[pp_rank] if a.kind.sends}
+        proved = [send for sends in proofs(program, pp_rank).values() for send in sends]
         assert set(proved) <= sent and len(set(proved)) == len(proved)

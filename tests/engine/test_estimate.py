@@ -14,7 +14,7 @@ import pytest
 from engine.cluster.cluster import Cluster, SlowLink, load_cluster
 from engine.cluster.collectives import group_cost
 from engine.job.job import Job, Model, Training
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.planner.estimate.estimate import PARTS, Estimator, estimate
 from engine.planner.estimate.memory import peaks, sizes
 from engine.planner.estimate.unit_costs import UnitCosts, step_costs
@@ -72,7 +72,7 @@ def test_recomputing_a_block_costs_what_its_forward_does() -> None:
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_the_optimizer_step_of_small_models_foretells_that_of_large_ones(zero: int) -> None:
     job = Job.from_options(preset("llama2-7b").job, dp=8, tp=2, pp=4, zero=zero, microbatches=16)
-    buckets = {b.name: b for b in lane_buckets(job, 1)}
+    buckets = {b.name: b for b in buckets_of_pp_rank(job, 1)}
     actions = [Action(Kind.NORM), *(Action(Kind.UPDATE, name) for name in buckets)]
     costs = step_costs(job, zero, "nccl")
     for a, (own, *_) in alone_templates(job, 1, actions, "nccl").items():

@@ -24,10 +24,10 @@ def test_a_grid_wider_than_the_terminal_ends_in_an_ellipsis_and_keeps_the_mark()
     program = compile_job(PIPE)
     whole, cut = grid(program, width=500).splitlines(), grid(program, width=60).splitlines()
     assert all("…" not in row for row in whole) and all(row.endswith("…") and len(row) <= 60 for row in cut)
-    for z, i, action in program:
+    for pp_rank, i, action in program:
         if action.kind.computes:
-            marked = grid(program, (z, i), 60).splitlines()
-            assert "*" in marked[z] and max(map(len, marked)) <= 60
+            marked = grid(program, (pp_rank, i), 60).splitlines()
+            assert "*" in marked[pp_rank] and max(map(len, marked)) <= 60
 
 
 def test_a_dry_run_survives_actions_without_their_fields() -> None:

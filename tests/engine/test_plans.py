@@ -11,7 +11,7 @@ from engine.job import rules
 from engine.job.errors import JobRefused
 from engine.job.job import Job, Model, Plan, Training
 from engine.job.schedules import SCHEDULES
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.planner.estimate.distinct_stages import held, lane_kinds
 from engine.planner.plans import KNOBS, RECOMPUTES, Shape, Space, job_of, searched, shapes, variants
 
@@ -81,10 +81,10 @@ def test_buckets_by_numbers_are_those_of_the_engine(bucket_kb: int, pp: int, chu
     job = dataclasses.replace(JOB, plan=plan)
     shape = Shape(2, 2, pp, "1f1b", chunks)
     for kind in lane_kinds(job, shape):
-        for lane in kind.lanes:
+        for pp_rank in kind.lanes:
             has = held(job, shape, kind, zero)
-            assert [b.padded for b in lane_buckets(job, lane)] == has.padded.tolist()
-            assert [b.shard for b in lane_buckets(job, lane)] == has.shard.tolist()
+            assert [b.padded for b in buckets_of_pp_rank(job, pp_rank)] == has.padded.tolist()
+            assert [b.shard for b in buckets_of_pp_rank(job, pp_rank)] == has.shard.tolist()
 
 
 def test_who_wishes_sequence_parallelism_is_offered_plans_without_a_tensor_group_too() -> None:

@@ -80,8 +80,8 @@ def test_unreadable_program_text_is_refused_with_its_line(text: str, words: str)
     assert words in str(refused.value)
 
 
-def changed(program: Program, lane: int, new: list[Action]) -> Program:
-    return Program(tuple(tuple(new) if z == lane else old for z, old in enumerate(program.lanes)))
+def changed(program: Program, pp_rank: int, new: list[Action]) -> Program:
+    return Program(tuple(tuple(new) if z == pp_rank else old for z, old in enumerate(program.lanes)))
 
 
 def refusal(program: Program, job: Job) -> str:

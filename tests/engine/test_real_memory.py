@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.prediction.peak_memory import predicted_memory
 from tests.engine.running import Trained, train
 
@@ -25,7 +25,7 @@ def runs() -> list[Trained]:
 
 
 def test_resident_memory_falls_from_zero_0_to_3_as_the_ledger_says(runs: list[Trained]) -> None:
-    states, bucket = [], 4 * max(b.padded for b in lane_buckets(runs[0].job, 0))
+    states, bucket = [], 4 * max(b.padded for b in buckets_of_pp_rank(runs[0].job, 0))
     for run in runs:
         ledger = predicted_memory(run.job)[0]
         states.append(ledger["params"] + ledger["grads"] + ledger["optimizer"])

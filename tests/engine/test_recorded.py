@@ -15,7 +15,7 @@ from engine.job.mesh import mesh_of
 from engine.layers.gpt import GPT
 from engine.layers.tensor import TensorAxis
 from engine.model.params import unit_params
-from engine.model.units import compute_units, lane_units
+from engine.model.units import compute_units, units_of_pp_rank
 from engine.prediction.formulas import (
     activation_bytes,
     in_flight_formula,
@@ -61,9 +61,9 @@ def counted(run: Trained, rank: int = 0, step: int = 1) -> Counter[tuple[str, st
 
 
 def test_logical_bytes_equal_the_closed_form_for_every_axis_and_operation(run: Trained) -> None:
-    for lane in range(run.job.plan.pp):
-        rank = mesh_of(run.job).rank(pp=lane)
-        assert dict(counted(run, rank)) == predicted_communication(run.job, lane)
+    for pp_rank in range(run.job.plan.pp):
+        rank = mesh_of(run.job).rank(pp=pp_rank)
+        assert dict(counted(run, rank)) == predicted_communication(run.job, pp_rank)
 
 
 def test_the_ledgers_peaks_equal_the_prediction_on_every_rank(run: Trained) -> None:
@@ -154,10 +154,12 @@ def test_every_unit_runs_on_meta_tensors_with_the_same_shapes_and_flops() -> Non
 @pytest.mark.parametrize(("schedule", "p"), [("gpipe", 4), ("1f1b", 4), ("naive", 2)])
 def test_activation_peaks_are_in_flight_counts_times_a_stage(schedule: str, p: int) -> None:
     run = train(parity=False, **TINY | {"batch": 32, "microbatches": 8}, pp=p, schedule=schedule)
-    for lane in range(p):
-        stage = sum(activation_bytes(run.job, unit) for unit in lane_units(run.job, lane))
-        peak = max(r["bytes"] for r in run.memory.to_pylist() if r["rank"] == lane and r["category"] == "activations")
-        assert peak == in_flight_formula(run.job, lane) * stage
+    for pp_rank in range(p):
+        stage = sum(activation_bytes(run.job, unit) for unit in units_of_pp_rank(run.job, pp_rank))
+        peak = max(
+            r["bytes"] for r in run.memory.to_pylist() if r["rank"] == pp_rank and r["category"] == "activations"
+        )
+        assert peak == in_flight_formula(run.job, pp_rank) * stage
 
 
 def test_one_attention_block_saves_what_the_paper_counts() -> None:

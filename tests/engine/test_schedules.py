@@ -95,8 +95,8 @@ def test_three_stages_four_microbatches_slot_by_slot() -> None:
     spans = dry_run(compile_job(job_of("1f1b", 3, 4, 1))).spans
     stage_work = {z: [] for z in range(3)}  # type: dict[int, list[str]]
     for s in spans:
-        if s.action.kind in (Kind.FORWARD, Kind.BACKWARD) and s.action.unit == f"block{2 * s.lane}":
-            stage_work[s.lane].append(f"{s.action.kind.name[0].upper()}{s.action.microbatch}")
+        if s.action.kind in (Kind.FORWARD, Kind.BACKWARD) and s.action.unit == f"block{2 * s.pp_rank}":
+            stage_work[s.pp_rank].append(f"{s.action.kind.name[0].upper()}{s.action.microbatch}")
     assert " ".join(stage_work[0]) == "F0 F1 F2 B0 F3 B1 B2 B3"
     assert " ".join(stage_work[1]) == "F0 F1 B0 F2 B1 F3 B2 B3"
     assert " ".join(stage_work[2]) == "F0 B0 F1 B1 F2 B2 F3 B3"

@@ -39,10 +39,10 @@ def test_nccl_only_where_each_rank_has_a_gpu_and_the_reason_is_said(
 
 def test_both_ends_of_a_message_use_the_same_nccl_group() -> None:
     stand_ins: dict[str, Any] = {"down": object(), "up": object()}
-    lanes = {f"pp_act_{way}": Group(way, (0, 1), group) for way, group in stand_ins.items()}
-    ends = [Comm(rank, "nccl", lanes, Recorder(rank)) for rank in (0, 1)]
-    assert ends[0]._lane("pp_act", 0, 1) is ends[1]._lane("pp_act", 0, 1)
-    assert ends[0]._lane("pp_act", 1, 0) is not ends[0]._lane("pp_act", 0, 1)
+    groups = {f"pp_act_{way}": Group(way, (0, 1), group) for way, group in stand_ins.items()}
+    ends = [Comm(rank, "nccl", groups, Recorder(rank)) for rank in (0, 1)]
+    assert ends[0]._message_group("pp_act", 0, 1) is ends[1]._message_group("pp_act", 0, 1)
+    assert ends[0]._message_group("pp_act", 1, 0) is not ends[0]._message_group("pp_act", 0, 1)
 
 
 def test_the_reference_depends_on_model_and_training_and_not_on_the_plan(tmp_path: Path) -> None:

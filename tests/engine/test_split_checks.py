@@ -123,10 +123,12 @@ def test_a_split_that_is_different_but_right_passes(name: str) -> None:
 @pytest.mark.parametrize("times", [0, 2])
 def test_no_action_but_a_wait_can_be_left_out_or_done_twice(job: Job, times: int) -> None:
     program = compile_job(job)
-    for z, i, action in program:
+    for pp_rank, i, action in program:
         if action.kind is not Kind.WAIT:
             again: tuple[Action, ...] = (action,) * times
-            lanes = [(*lane[:i], *again, *lane[i + 1 :]) if y == z else lane for y, lane in enumerate(program.lanes)]
+            lanes = [
+                (*lane[:i], *again, *lane[i + 1 :]) if z == pp_rank else lane for z, lane in enumerate(program.lanes)
+            ]
             refusal(Program(tuple(lanes)), job)
 
 

@@ -61,12 +61,12 @@ def test_the_ledgers_peaks_equal_the_prediction_on_every_rank(run: Trained) -> N
 
 
 def test_logical_bytes_equal_the_closed_form_for_every_axis_and_operation(run: Trained) -> None:
-    for lane in range(run.job.plan.pp):
-        rank, total = mesh_of(run.job).rank(pp=lane), Counter[tuple[str, str]]()
+    for pp_rank in range(run.job.plan.pp):
+        rank, total = mesh_of(run.job).rank(pp=pp_rank), Counter[tuple[str, str]]()
         for row in run.ops.to_pylist():
             if (row["rank"], row["step"]) == (rank, 1) and row["op"]:
                 total[row["group"], row["kind"] if row["op"] == "message" else row["op"]] += row["logical_bytes"]
-        assert dict(total) == predicted_communication(run.job, lane)
+        assert dict(total) == predicted_communication(run.job, pp_rank)
 
 
 def flops(run: Trained, *kinds: str) -> int:

@@ -128,8 +128,8 @@ class Synthesis:
     def _until_step(self, number: int, rank: int, origin: int) -> tuple[_Rank, int, list[int]]:
         """A rank's rows up to the norm; when it gets there; the sends nobody has waited for."""
         made, clock, posted, flying = _Rank(number, rank), origin, {}, []
-        lane = self.mesh.coordinate(rank).pp
-        for span in (s for s in self.spans if s.lane == lane):
+        pp_rank = self.mesh.coordinate(rank).pp
+        for span in (s for s in self.spans if s.pp_rank == pp_rank):
             a, start, end = (
                 span.action,
                 origin + span.start * self.costs.unit,

@@ -73,6 +73,21 @@ def test_a_schedule_file_is_checked_once(
     assert len(calls) == 1
 
 
+def test_what_is_set_in_the_explorer_is_held_against_the_rules_once(
+    pretended: PretendedLaunch, counted: Callable[[object, str], list[object]]
+) -> None:
+    """At its knob; the prediction and the run take it as it is. A slider also asks for settings that it is not at."""
+    calls = counted(rules, "check")
+    explorer = lab.explore(("dp",), views=("memory",))
+    assert explorer.settle() and explorer.run is not None
+    explorer.turn("dp", 2)
+    calls.clear()
+    explorer.turn("tp", 2)
+    assert explorer.settle() and explorer.run is not None
+    assert explorer.run.job.plan.degrees == {"dp": 2, "tp": 2, "pp": 1}
+    assert [job.plan for (job,) in calls].count(explorer.job.plan) == 1
+
+
 def test_what_was_checked_before_enters_the_queue_as_it_is(
     tmp_path: Path, counted: Callable[[object, str], list[object]]
 ) -> None:

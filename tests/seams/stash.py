@@ -10,7 +10,7 @@ from engine.communication.comm import Handle
 from engine.execution.runtime import HANDLERS, Handler, Runtime
 from engine.execution.step_state import StepState
 from engine.job.job import Job
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.program.compile import PASSES, LanePass
 from engine.program.kinds import KINDS, Booking, Kind, Sizes
 from engine.program.program import Action
@@ -48,10 +48,10 @@ def stash(runtime: Runtime, a: Action, state: StepState) -> Handle:
 HANDLERS.add(Handler("stash", stash))
 
 
-def _stashed(job: Job, z: int, lane: Sequence[Action]) -> list[Action]:
+def _stashed(job: Job, pp_rank: int, lane: Sequence[Action]) -> list[Action]:
     """Each bucket's after its last action."""
     after = {max((i for i, a in enumerate(lane) if a.unit == b.name), default=len(lane) - 1): b.name
-             for b in lane_buckets(job, z)}  # fmt: skip
+             for b in buckets_of_pp_rank(job, pp_rank)}  # fmt: skip
     stashes = {i: [Action(STASH, name)] for i, name in after.items()}
     return [new for i, a in enumerate(lane) for new in (a, *stashes.get(i, []))]
 

@@ -15,7 +15,7 @@ from engine.execution.runtime import HANDLERS
 from engine.job.errors import Unknown
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.prediction.critical_path import critical_path
 from engine.prediction.peak_memory import predicted_memory
 from engine.prediction.rehearsal.rehearse import rehearse
@@ -57,7 +57,7 @@ def run(stash: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 def test_a_copy_to_another_memory_runs_with_parity_and_as_predicted(run: Run) -> None:
     mine = [row for row in run.recording.op_rows() if (row.rank, row.step, row.kind) == (0, 1, "stash")]
-    buckets = lane_buckets(run.job, 0)
+    buckets = buckets_of_pp_rank(run.job, 0)
     assert len(buckets) > 1 and {row.unit for row in mine} == {b.name for b in buckets}
     shard = {b.name: b.shard for b in buckets}
     assert all(row.cost.touched_bytes == 2 * 4 * shard[row.unit] for row in mine), "read once and written once, in fp32"
@@ -66,7 +66,7 @@ def test_a_copy_to_another_memory_runs_with_parity_and_as_predicted(run: Run) ->
 
 def test_it_is_booked_while_it_lasts_and_the_prediction_says_so(run: Run) -> None:
     with_it = predicted_memory(run.job, run.program)[0]["buffers_peak"]
-    assert with_it >= sum(4 * b.shard for b in lane_buckets(run.job, 0)), "all of them, at the end of the step"
+    assert with_it >= sum(4 * b.shard for b in buckets_of_pp_rank(run.job, 0)), "all of them, at the end of the step"
     assert run.summary["memory"]["per_rank"][0]["buffers_peak"] == with_it
 
 
@@ -91,7 +91,7 @@ def test_terminal_and_figures_show_it_on_a_lane_of_its_own(run: Run, tmp_path: P
     drawn = pictures(run)
     assert all(figure.data for figure in drawn.values())
     told = [text for trace in drawn["timeline"].data if trace.customdata is not None for text in trace.customdata]
-    assert sum("<b>stash " in str(text) for text in told) == 4 * len(lane_buckets(run.job, 0))
+    assert sum("<b>stash " in str(text) for text in told) == 4 * len(buckets_of_pp_rank(run.job, 0))
     data = timeline_data(run.recording, run.job)
     assert "host memory" in data["axes"]
     assert any(text.startswith("stash ") for text in data["layers"][0]["texts"])

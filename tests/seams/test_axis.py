@@ -16,7 +16,7 @@ from engine.job.axes import AXES, Axis, scalar_axes
 from engine.job.errors import JobRefused, Unknown
 from engine.job.job import Job, Model
 from engine.job.mesh import Mesh, mesh_of
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.model.families.gpt import GPTFamily
 from engine.model.params import Param
 from engine.planner.search import search
@@ -61,7 +61,7 @@ def run(replicas: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
 def test_replicas_of_sharded_groups_run_with_parity_and_sum_slices(run: Run) -> None:
     assert run.job.world_size == 4 and run.summary["mesh"] == {"dp": 2, "tp": 1, "pp": 1, "rp": 2}
     mine = [row for row in run.recording.op_rows() if (row.rank, row.step, row.stream) == (1, 1, "rp")]
-    slices = {b.name: b.shard * 4 for b in lane_buckets(run.job, 0)}
+    slices = {b.name: b.shard * 4 for b in buckets_of_pp_rank(run.job, 0)}
     assert len(slices) > 1 and {row.unit: row.cost.logical_bytes for row in mine} == slices, "2(n-1)/n · S with n = 2"
     assert {tuple(row.peers) for row in mine} == {(1, 3)} and {row.op for row in mine} == {"all_reduce"}
     along = {row["axis"]: row for row in run.summary["communication"] if row["op"] == "all_reduce"}
@@ -154,7 +154,7 @@ def test_parameters_cut_along_it_are_not_summed_over_it(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(GPTFamily, "params", cut)
     job = Job.from_options(**{**SMALL, "hidden": 24, "bucket_kb": 4000}, dp=2, rp=2)
-    head, others = lane_buckets(job, 0)
+    head, others = buckets_of_pp_rank(job, 0)
     assert (head.reduce_axes, others.reduce_axes) == (("dp",), ("dp", "rp")), "one set of placements a bucket"
     assert head.size == (256 * 24 + 24 + 24) // 2
     summed = {(a.unit, a.axis) for a in compile_job(job).lanes[0] if a.kind is Kind.REDUCE}
@@ -166,7 +166,7 @@ def test_parameters_cut_along_it_are_not_summed_over_it(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(GPTFamily, "params", mixed)
     with pytest.raises(ValueError, match="parameters of head are cut along rp and none: put each in a unit of its own"):
-        lane_buckets(Job.from_options(**{**SMALL, "hidden": 40}, rp=2), 0)
+        buckets_of_pp_rank(Job.from_options(**{**SMALL, "hidden": 40}, rp=2), 0)
 
 
 def test_terminal_and_figures_show_it(run: Run, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ ELSEWHERE: dict[str, Callable[[], Any]] = {
     "reduction": lambda: rehearse(JOB, Program(((Action(Kind.REDUCE, BUCKET, axis="cp", op="all_reduce"),),))),
 }
 JOB = Job.from_options(**SMALL, dp=2)
-BUCKET = lane_buckets(JOB, 0)[0].name
+BUCKET = buckets_of_pp_rank(JOB, 0)[0].name
 
 
 @pytest.mark.parametrize("where", ELSEWHERE)

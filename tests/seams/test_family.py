@@ -16,7 +16,7 @@ from engine.job import rules
 from engine.job.errors import JobRefused, Unknown
 from engine.job.families import FAMILIES
 from engine.job.job import Job, Model
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.model.family import family_of
 from engine.model.params import unit_params, unit_size
 from engine.model.unit_kinds import UNIT_KINDS, kind_of
@@ -169,7 +169,7 @@ OF_FAMILY: list[Callable[[Job], Any]] = [
     formulas.model_flops,
     formulas.predicted_communication,
     lambda job: formulas.activation_bytes(job, "block0"),
-    lambda job: lane_buckets(job, 0),
+    lambda job: buckets_of_pp_rank(job, 0),
     lambda job: size_words(job.model),
 ]
 

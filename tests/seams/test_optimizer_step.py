@@ -12,7 +12,7 @@ import pytest
 from engine.cluster.cluster import load_cluster
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.prediction.rehearsal.rehearse import rehearse
 from engine.prediction.replay.replay import replay
 from engine.program.checks.check import check_program
@@ -57,7 +57,7 @@ def seconds(recording: Recording) -> float:
 @pytest.mark.parametrize("dp", [2, 4])
 def test_gathers_run_under_the_updates_that_follow_them(dp: int, zero: int) -> None:
     job = Job.from_options(**BUCKETS, dp=dp, zero=zero)
-    cluster, buckets = load_cluster("toy-2x4"), len(lane_buckets(job, 0))
+    cluster, buckets = load_cluster("toy-2x4"), len(buckets_of_pp_rank(job, 0))
     now = replay(rehearse(job), job, cluster)
     before = replay(rehearse(job, as_older_programs_have_it(compile_job(job))), job, cluster)
     gathers, updates = when(now, 0, Kind.GATHER), when(now, 0, Kind.UPDATE)
@@ -75,7 +75,7 @@ def test_a_run_of_real_processes_gathers_under_updates_and_is_proved(
     monkeypatch.setenv("SHARDLAB_RUNS", str(tmp_path / "runs"))
     run = run_and_prove(**BUCKETS, dp=2, zero=1)
     rows = [row for row in run.recording.op_rows() if (row.rank, row.step) == (0, 1)]
-    buckets = [b.name for b in reversed(lane_buckets(run.job, 0))]
+    buckets = [b.name for b in reversed(buckets_of_pp_rank(run.job, 0))]
     assert [row.name for row in rows if row.kind in ("norm", "update")] == ["norm", *(f"update {b}" for b in buckets)]
     issued = {row.unit: row.seq for row in rows if row.kind == "gather"}
     updated = {row.unit: row.seq for row in rows if row.kind == "update"}

@@ -13,7 +13,7 @@ from engine.job import rules
 from engine.job.errors import JobRefused, Unknown
 from engine.job.job import Job, Plan
 from engine.job.schedules import SCHEDULES
-from engine.model.units import stage_lane
+from engine.model.units import pp_rank_of_stage
 from engine.prediction.formulas import bubble_formula, in_flight_formula
 from engine.program.compile import compile_job
 from engine.program.dryrun import dry_run
@@ -55,7 +55,7 @@ def test_its_bubble_is_counted_where_it_gives_no_formula(run: Run) -> None:
     assert bubble_formula(run.job) is None
     assert run.summary["bubble"]["formula"] is None
     assert run.summary["bubble"]["replayed"] == pytest.approx(float(counted))
-    assert [in_flight_formula(run.job, lane) for lane in range(2)] == [2, 2]
+    assert [in_flight_formula(run.job, pp_rank) for pp_rank in range(2)] == [2, 2]
     assert curve_points(run.job, 9) == [(2, pytest.approx(1 / 3)), (4, pytest.approx(1 / 3)), (8, pytest.approx(1 / 3))]
 
 
@@ -100,7 +100,7 @@ CONSUMERS: list[Callable[[Job], Any]] = [
     bubble_formula,
     lambda job: in_flight_formula(job, 0),
     lambda job: Job().under(job.plan.schedule),
-    lambda job: stage_lane(job.plan, 0),
+    lambda job: pp_rank_of_stage(job.plan, 0),
     scaled_down,
     job_in_words,
     lambda job: curve_points(job, 8),

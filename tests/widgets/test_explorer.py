@@ -270,7 +270,7 @@ def test_a_run_that_fails_is_told_and_the_next_wish_runs(monkeypatch: pytest.Mon
 
     job = Job.from_options(dp=2, steps=1)
     with monkeypatch.context() as patch:
-        patch.setattr("lab.widgets.explorer.run_in_background.run_job", broken)
+        patch.setattr("lab.widgets.explorer.run_in_background.execute", broken)
         background.want(job)
         assert background.settle(PATIENCE)
     assert [type(what) for what in heard] == [OSError]
@@ -282,7 +282,7 @@ def test_a_run_that_fails_is_told_and_the_next_wish_runs(monkeypatch: pytest.Mon
 
 def test_an_attempt_cancelled_before_its_turn_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[object] = []
-    monkeypatch.setattr("lab.widgets.explorer.run_in_background.run_job", lambda *a, **k: ran.append(a))
+    monkeypatch.setattr("lab.widgets.explorer.run_in_background.execute", lambda *a, **k: ran.append(a))
     heard: list[object] = []
     background = Background(lambda request, what: heard.append(what))
     request = RunRequest(Job())

@@ -43,12 +43,15 @@ class GPTFamily(Family):
     knobs = ("layers", "hidden", "heads", "seq", "vocab", "tied", "dropout")
 
     def units(self, model: Model) -> tuple[str, ...]:
+        """The embedding, a block for each layer, the head."""
         return (EMBEDDING, *(f"{BLOCK}{i}" for i in range(model.layers)), HEAD)
 
     def needs(self, model: Model, unit: str) -> tuple[str, ...]:
+        """Its own, and both ends of a tied model `tokens` too."""
         return (TOKENS, unit) if model.tied and unit in (EMBEDDING, HEAD) else (unit,)
 
     def params(self, model: Model, tp: int, kind: str) -> tuple[Param, ...]:
+        """By names inside the unit; shapes are those of the whole tensors. Raises `Unknown`."""
         if kind == BLOCK:
             return _block(model)
         ends = _ends(model, tp)
@@ -57,12 +60,14 @@ class GPTFamily(Family):
         return ends[kind]
 
     def forward_cost(self, model: Model, kind: str) -> float:
+        """FLOPs a token: 24h² + 4sh for a block (Narayanan et al. 2021, appendix), 2hV for the head."""
         h, s = model.hidden, model.seq
         if kind == EMBEDDING:
             return 0.0
         return 2.0 * h * model.vocab if kind == HEAD else 24.0 * h * h + 4.0 * s * h
 
     def output_shape(self, job: Job, kind: str) -> Shape:
+        """[s or s/t, b, h]; of the head, which gives the loss, []."""
         if kind == HEAD:
             return ()
         s = job.model.seq // (job.plan.tp if job.scatters_sequence else 1)
@@ -73,14 +78,17 @@ class GPTFamily(Family):
         return job.model.seq + 1, job.microbatch_size
 
     def batch(self, job: Job, step: int, replica: int) -> list[NDArray[np.int64]]:
+        """Byte values of the text, [s + 1, b] for each micro-batch."""
         from engine.model.data import microbatches  # numpy and the text, which only ranks need
 
         return [micro.T.copy() for micro in microbatches(job, step, replica)]
 
     def smallest(self, model: Model) -> Model:
+        """One block between the two ends."""
         return replace(model, layers=1)
 
     def complaints(self, job: Job) -> Iterator[str]:
+        """About heads, sequence and vocabulary, each with the nearest valid setting."""
         model, plan = job.model, job.plan
         if model.hidden % model.heads:
             fitting = [d for d in divisors(model.hidden) if d % plan.tp == 0] or divisors(model.hidden)

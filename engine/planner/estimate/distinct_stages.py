@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from engine.job.job import Job, Model, Plan
 from engine.job.schedules import SCHEDULES
 from engine.model.params import unit_size
-from engine.model.units import TOKENS, stage_lane, stages
+from engine.model.units import TOKENS, pp_rank_of_stage, stages
 from engine.planner.plans import Shape
 from engine.program.kinds import Kind
 
@@ -102,7 +102,7 @@ def stage_units(
     plan = Plan(schedule=schedule, pp=pp, chunks=chunks, partition=partition)
     dealt = stages(Job(model=model, plan=plan))
     counts = [("embedding" in u, sum(name.startswith("block") for name in u), "head" in u) for u in dealt]
-    return np.array(counts, np.int64), np.array([stage_lane(plan, s) for s in range(len(dealt))])
+    return np.array(counts, np.int64), np.array([pp_rank_of_stage(plan, s) for s in range(len(dealt))])
 
 
 @lru_cache(maxsize=64)

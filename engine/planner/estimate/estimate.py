@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from engine.cluster.cluster import Cluster
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.planner.estimate.distinct_stages import LaneKind, held, lane_kinds, stage_units, whole_backwards
 from engine.planner.estimate.outline import (
     HOST,
@@ -122,7 +122,7 @@ class Estimator(Prices):
                 self.job.plan, dp=1, tp=shape.tp, pp=shape.pp, schedule=shape.schedule, chunks=shape.chunks
             )
             job = dataclasses.replace(self.job, plan=plan)
-            self._names[key] = tuple(tuple(b.name for b in lane_buckets(job, z)) for z in range(shape.pp))
+            self._names[key] = tuple(tuple(b.name for b in buckets_of_pp_rank(job, z)) for z in range(shape.pp))
         return self._names[key]
 
     def _ends(self, alike: Alike, blocks: Sequence[Block], busy: Floats) -> Floats:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from engine.job.errors import Unknown
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
-from engine.model.buckets import lane_buckets
-from engine.model.units import TOKENS, recomputes, stages, token_lanes
+from engine.model.buckets import buckets_of_pp_rank
+from engine.model.units import TOKENS, recomputes, stages, tied_pp_ranks
 from engine.program.compile import compile_lanes
 from engine.program.dependencies import waits
 from engine.program.kinds import KINDS, Kind
@@ -203,7 +203,7 @@ class _Outliner:
         self.program: Program = compile_lanes(job, order, self.rough.expand)
         self.dealt = stages(job)
         self.lanes = [_Lane(list(self._todo(z))) for z in range(plan.pp)]
-        self.holds = [{b.name: _holds(b.units) for b in lane_buckets(job, z)} for z in range(plan.pp)]
+        self.holds = [{b.name: _holds(b.units) for b in buckets_of_pp_rank(job, z)} for z in range(plan.pp)]
         self.events: list[Event] = []
         self.prices: dict[Price, int] = {}
         self.over: set[int] = set()
@@ -316,7 +316,7 @@ class _Outliner:
     def _collective(self, z: int, a: Action) -> int:
         price = Collective(z, a.axis, a.kind is Kind.GATHER, self.holds[z][a.unit])
         if a.axis == "tie":
-            ends = token_lanes(self.job)
+            ends = tied_pp_ranks(self.job)
             return self._arrive(z, ("tie", a.unit), len(ends), "tie", price._replace(lane=ends[0]))
         return self._arrive(z, (z, a.axis, self.arrivals), 1, (z, a.axis), price, a.axis == "dp")
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from engine.cluster.collectives import full_bytes
 from engine.job.job import Job, Model, Plan, Recompute, Training
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.planner.estimate.outline import UNITS
 from engine.prediction.op_templates.template_cache import alone_templates, unit_templates
 from engine.prediction.op_templates.templates import Template
@@ -116,7 +116,7 @@ def step_costs(job: Job, zero: int, backend: str, cache_dir: Path | None = None)
         plan = Plan(dp=dp, zero=zero, microbatches=1)
         training = Training(batch=dp, precision=job.training.precision, clip=job.training.clip)
         small = Job(model=model, plan=plan, training=training)
-        buckets = {b.name: b for b in lane_buckets(small, 0)}
+        buckets = {b.name: b for b in buckets_of_pp_rank(small, 0)}
         actions = [Action(Kind.NORM), *(Action(Kind.UPDATE, name) for name in buckets)]
         for a, (piece, *_) in alone_templates(small, 0, actions, backend, cache_dir).items():
             mine = [buckets[a.unit]] if a.unit else list(buckets.values())

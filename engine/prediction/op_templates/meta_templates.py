@@ -50,6 +50,7 @@ class SilentComm(Comm):
         return row
 
     def copy(self, out: Tensor, source: Tensor, action: Action) -> Handle:
+        """As `Comm.copy`; the row's axis is `SELF`."""
         handle = super().copy(out, source, action)
         self.axes[handle.row.seq] = SELF
         return handle
@@ -100,13 +101,13 @@ def _executed(job: Job, backend: str, split: bool) -> tuple[Templates, dict[str,
     return templates, runtime.saved_bytes, runtime.left_bytes
 
 
-def execute_alone(job: Job, lane: int, actions: Sequence[Action], backend: str) -> Templates:
-    """(action kind, bucket) → template of actions on a lane of a job of
+def execute_alone(job: Job, pp_rank: int, actions: Sequence[Action], backend: str) -> Templates:
+    """(action kind, bucket) → template of actions on a pipeline rank of a job of
     `engine.prediction.op_templates.templates.step_job`, done one after the other and nothing else.
     """
-    rank = mesh_of(job).rank(pp=lane)
+    rank = mesh_of(job).rank(pp=pp_rank)
     comm = SilentComm(rank, _groups(job, rank), backend)
-    program = Program(tuple(tuple(actions) if z == lane else () for z in range(job.plan.pp)))
+    program = Program(tuple(tuple(actions) if z == pp_rank else () for z in range(job.plan.pp)))
     Runtime(job, program, rank, comm, META, Ledger(rank), _empty).execute([])
     rows = comm.recorder.rows
     own = [row for row in rows if row.parent < 0 and row.kind != WAIT[0].kind]

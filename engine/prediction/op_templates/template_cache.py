@@ -17,7 +17,7 @@ from pathlib import Path
 
 from engine.execution.reference import prune, source
 from engine.job.job import Job
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.prediction.op_templates.templates import Piece, Template, Templates, step_job, unit_job
 from engine.program.kinds import Kind
 from engine.program.program import Action
@@ -36,20 +36,21 @@ def unit_templates(job: Job, backend: str, folder: Path | None = None, split: bo
 
 
 def alone_templates(
-    job: Job, lane: int, actions: Sequence[Action], backend: str, folder: Path | None = None
+    job: Job, pp_rank: int, actions: Sequence[Action], backend: str, folder: Path | None = None
 ) -> dict[Action, Template]:
-    """The templates of actions of a lane that are executed by themselves (`Kind.rows` is "alone")."""
-    small, alike = step_job(job, lane)
-    names = {mine.name: its.name for mine, its in zip(lane_buckets(job, lane), lane_buckets(small, alike), strict=True)}
+    """The templates of actions of a pipeline rank that are executed by themselves (`Kind.rows` is "alone")."""
+    small, alike = step_job(job, pp_rank)
+    ours, theirs = buckets_of_pp_rank(job, pp_rank), buckets_of_pp_rank(small, alike)
+    names = {mine.name: its.name for mine, its in zip(ours, theirs, strict=True)}
     there = {a: replace(a, unit=names.get(a.unit, a.unit)) for a in actions}
     found = _alone_templates(small, alike, tuple(there.values()), backend, folder)
     return {a: found[its.kind.name, its.unit] for a, its in there.items()}
 
 
-def step_template(job: Job, lane: int, backend: str, folder: Path | None = None) -> Template:
-    """The template of a whole optimizer step on the ranks of a lane."""
+def step_template(job: Job, pp_rank: int, backend: str, folder: Path | None = None) -> Template:
+    """The template of a whole optimizer step on the ranks of a pipeline rank."""
     step = Action(Kind.STEP)
-    return alone_templates(job, lane, [step], backend, folder)[step]
+    return alone_templates(job, pp_rank, [step], backend, folder)[step]
 
 
 @lru_cache(maxsize=512)
@@ -63,14 +64,16 @@ def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) ->
 
 
 @lru_cache(maxsize=512)
-def _alone_templates(job: Job, lane: int, actions: tuple[Action, ...], backend: str, folder: Path | None) -> Templates:
+def _alone_templates(
+    job: Job, pp_rank: int, actions: tuple[Action, ...], backend: str, folder: Path | None
+) -> Templates:
     def make() -> Templates:
         from engine.prediction.op_templates.meta_templates import execute_alone
 
-        return execute_alone(job, lane, actions, backend)
+        return execute_alone(job, pp_rank, actions, backend)
 
     what = ", ".join(map(str, actions))
-    return _kept(folder, f"{what} on lane {lane}, {backend}\n{job.to_toml()}", make)
+    return _kept(folder, f"{what} on pipeline rank {pp_rank}, {backend}\n{job.to_toml()}", make)
 
 
 def _kept(folder: Path | None, of: str, make: Callable[[], Templates]) -> Templates:

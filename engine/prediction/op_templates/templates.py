@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from engine.communication.collective_bytes import logical_bytes, wire_bytes
 from engine.job.job import Hardware, Job, Plan
-from engine.model.buckets import Bucket, lane_buckets
+from engine.model.buckets import Bucket, buckets_of_pp_rank
 from engine.model.family import family_of
-from engine.model.units import boundary_bytes, token_lanes
+from engine.model.units import boundary_bytes, tied_pp_ranks
 from engine.program.kinds import Kind
 from engine.program.program import Action, boundary
 from engine.program.streams import COMPUTE_STREAM
@@ -36,6 +36,7 @@ class Piece:
 
     @property
     def row(self) -> Op:
+        """A row with what the piece says; numbers, times and ranks are for whoever rehearses it."""
         return Op(
             seq=0, stream=self.stream, kind=self.kind, name=self.name, op=self.op, group=self.group, cost=self.cost
         )
@@ -63,18 +64,18 @@ def unit_job(job: Job) -> Job:
     return Job(model=family_of(job.model).smallest(job.model), plan=plan, training=training)
 
 
-def step_job(job: Job, lane: int) -> tuple[Job, int]:
-    """(the job, the first of its lanes) whose optimizer step writes the same rows as that of `lane` of `job`."""
-    alike = next(z for z in range(lane + 1) if _step_of(job, z) == _step_of(job, lane))
+def step_job(job: Job, pp_rank: int) -> tuple[Job, int]:
+    """(a job, the first of its pipeline ranks) whose optimizer step writes the same rows as that of `pp_rank` here."""
+    alike = next(first for first in range(pp_rank + 1) if _step_of(job, first) == _step_of(job, pp_rank))
     plan = replace(job.plan, microbatches=1)
     training = replace(job.training, batch=job.microbatch_size * plan.replicas, steps=1, seed=0, lr=1.0, text=None)
     return replace(job, plan=plan, training=training, hardware=Hardware()), alike
 
 
-def _step_of(job: Job, lane: int) -> tuple[object, ...]:
-    """What decides the rows of a lane's optimizer step."""
-    copies = lane in token_lanes(job)[1:]
-    return copies, *((b.size, b.padded) for b in lane_buckets(job, lane))
+def _step_of(job: Job, pp_rank: int) -> tuple[object, ...]:
+    """What decides the rows of a pipeline rank's optimizer step."""
+    copies = pp_rank in tied_pp_ranks(job)[1:]
+    return copies, *((b.size, b.padded) for b in buckets_of_pp_rank(job, pp_rank))
 
 
 def communication_template(job: Job, action: Action, bucket: Bucket | None, backend: str) -> Template:

@@ -58,6 +58,7 @@ class Layout:
 
     @cached_property
     def inside(self) -> Mask:
+        """The rows that are not their part's head: collectives inside a computation."""
         return np.asarray(self.row != self.head)
 
     @cached_property
@@ -75,6 +76,7 @@ class Layout:
 
 
 def layout_of(script: Sequence[Part]) -> Layout:
+    """The rows of a script: each part has one for each piece of its template."""
     lengths = np.array([len(part.template) for part in script], np.int64)
     places: dict[int, Numbers] = {}  # of each distinct template, its pieces' places
     pieces: list[Piece] = []
@@ -168,7 +170,7 @@ def _peers(axis: str, rank: int, mesh: Mesh, tie: Sequence[int]) -> list[int]:
         return [rank]
     if axis == "tie":
         pipeline = mesh.group("pp", rank)
-        return [pipeline[z] for z in tie]
+        return [pipeline[pp_rank] for pp_rank in tie]
     if not axis:
         return []
     if re.fullmatch(r"pp\d+", axis):

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
-from engine.model.units import token_lanes
+from engine.model.units import tied_pp_ranks
 from engine.prediction.formulas import state_bytes
 from engine.prediction.peak_memory import lane_changes
 from engine.prediction.rehearsal.lane_memory import memory_of, shared_memory
@@ -43,12 +43,12 @@ def rehearse(
     program, mesh = program or compile_job(job), mesh_of(job)
     chosen = range(mesh.size) if ranks is None else ranks
     lanes: dict[int, _Lane] = {}
-    ops, memory, tie = [], [], token_lanes(job)
+    ops, memory, tie = [], [], tied_pp_ranks(job)
     for rank in chosen:
-        z = mesh.coordinate(rank).pp
-        if z not in lanes:
-            lanes[z] = _lane(job, program, z, backend, cache_dir)
-        lane = lanes[z]
+        pp_rank = mesh.coordinate(rank).pp
+        if pp_rank not in lanes:
+            lanes[pp_rank] = _lane(job, program, pp_rank, backend, cache_dir)
+        lane = lanes[pp_rank]
         ops.append(ops_of(lane.layout, lane.ops, rank, mesh, tie))
         memory.append(memory_of(lane.memory, rank))
     return Recorded(pa.concat_tables(ops), pa.concat_tables(memory), schema("metrics").empty_table())
@@ -63,8 +63,8 @@ class _Lane:
     memory: dict[str, pa.Array]
 
 
-def _lane(job: Job, program: Program, z: int, backend: str, cache_dir: Path | None) -> _Lane:
-    known = waits(job, program, z)
-    layout = layout_of(script_of(job, program.lanes[z], known, z, backend, cache_dir))
-    changes = lane_changes(job, program, z, known)
-    return _Lane(layout, shared_columns(layout), shared_memory(layout, state_bytes(job, z), changes))
+def _lane(job: Job, program: Program, pp_rank: int, backend: str, cache_dir: Path | None) -> _Lane:
+    known = waits(job, program, pp_rank)
+    layout = layout_of(script_of(job, program.lanes[pp_rank], known, pp_rank, backend, cache_dir))
+    changes = lane_changes(job, program, pp_rank, known)
+    return _Lane(layout, shared_columns(layout), shared_memory(layout, state_bytes(job, pp_rank), changes))

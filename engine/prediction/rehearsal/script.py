@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.job.job import Job
-from engine.model.buckets import lane_buckets
+from engine.model.buckets import buckets_of_pp_rank
 from engine.model.unit_kinds import kind_of
 from engine.model.units import boundary_bytes
 from engine.prediction.op_templates.template_cache import alone_templates, unit_templates
@@ -28,12 +28,12 @@ class Part:
 
 
 def script_of(
-    job: Job, lane: Sequence[Action], known: Waits, z: int, backend: str, cache_dir: Path | None
+    job: Job, lane: Sequence[Action], known: Waits, pp_rank: int, backend: str, cache_dir: Path | None
 ) -> list[Part]:
     """What a lane does in order, its waits spelled out."""
     sizes = boundary_bytes(job)
     keys = [_template_key(sizes, a) for a in lane]
-    templates = _templates(job, dict(zip(keys, lane, strict=True)), z, backend, cache_dir)
+    templates = _templates(job, dict(zip(keys, lane, strict=True)), pp_rank, backend, cache_dir)
     script: list[Part] = []
     place: list[int] = []  # of each action in the script
     for i, awaited in enumerate(known.before):
@@ -58,17 +58,17 @@ def _template_key(sizes: Sequence[int], a: Action) -> tuple[object, ...]:
 
 
 def _templates(
-    job: Job, examples: dict[tuple[object, ...], Action], z: int, backend: str, cache_dir: Path | None
+    job: Job, examples: dict[tuple[object, ...], Action], pp_rank: int, backend: str, cache_dir: Path | None
 ) -> dict[tuple[object, ...], Template]:
     """The template for each key. examples: an action of each."""
-    kinds, buckets = {a.kind for a in examples.values()}, {b.name: b for b in lane_buckets(job, z)}
+    kinds, buckets = {a.kind for a in examples.values()}, {b.name: b for b in buckets_of_pp_rank(job, pp_rank)}
     units: Templates = {}
     if Kind.BACKWARD in kinds or Kind.BACKWARD_INPUT not in kinds:
         units |= unit_templates(job, backend, cache_dir)
     if Kind.BACKWARD_INPUT in kinds:  # besides the others, where an order written by hand mixes whole and split ones
         units |= unit_templates(job, backend, cache_dir, split=True)
     alone = [a for a in examples.values() if a.kind.rows == "alone"]
-    by_itself = alone_templates(job, z, alone, backend, cache_dir) if alone else {}
+    by_itself = alone_templates(job, pp_rank, alone, backend, cache_dir) if alone else {}
     found: dict[tuple[object, ...], Template] = {}
     for key, a in examples.items():
         match a.kind.rows:

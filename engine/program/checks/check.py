@@ -21,7 +21,7 @@ from engine.program.program import Action, Program
 
 _HERE = "   <-- here"
 _CUT = "…"
-Mark = tuple[int, int]  # lane and position of the action in question; one past the last action is the lane's end
+Mark = tuple[int, int]  # pipeline rank and position of the action in question; one past the last is the lane's end
 
 
 class ProgramError(ValueError):
@@ -39,29 +39,30 @@ def check_program(program: Program, job: Job) -> None:
         raise ProgramError(f"the program has {len(program.lanes)} lanes and pp={job.plan.pp} needs {job.plan.pp}.")
     case = Case(program, job)
     for rule in (_wellformed, *RULES):
-        for lane, position, wrong in rule(case):
-            where = program.lanes[lane][position] if position < len(program.lanes[lane]) else "the end"
-            picture = grid(program, (lane, position))
-            raise ProgramError(f"pipeline {lane}, at {where!s}: {wrong}\n{picture}")
+        for pp_rank, position, wrong in rule(case):
+            lane = program.lanes[pp_rank]
+            where = lane[position] if position < len(lane) else "the end"
+            picture = grid(program, (pp_rank, position))
+            raise ProgramError(f"pipeline {pp_rank}, at {where!s}: {wrong}\n{picture}")
 
 
 def _wellformed(case: Case) -> Iterator[Complaint]:
     """Every action has all it takes, and names things that exist; its kind does, or there would be no program."""
-    for z, i, a in case.program:
+    for pp_rank, i, a in case.program:
         if a.kind.acts_on == "unit":
-            yield from ((z, i, wrong) for wrong in _misplaced_unit(case, z, a))
+            yield from ((pp_rank, i, wrong) for wrong in _misplaced_unit(case, pp_rank, a))
         elif a.kind.acts_on == "message":
-            yield from ((z, i, wrong) for wrong in _misplaced_message(case, z, a))
+            yield from ((pp_rank, i, wrong) for wrong in _misplaced_message(case, pp_rank, a))
         elif a.kind.acts_on == "bucket":
-            yield from ((z, i, wrong) for wrong in _misplaced_bucket(case, z, a))
+            yield from ((pp_rank, i, wrong) for wrong in _misplaced_bucket(case, pp_rank, a))
 
 
-def _misplaced_unit(case: Case, z: int, a: Action) -> Iterator[str]:
+def _misplaced_unit(case: Case, pp_rank: int, a: Action) -> Iterator[str]:
     stage = case.stage_of.get(a.unit)
     if stage is None:
         yield f"this model has no unit {a.unit!r}."
-    elif case.lane_of[stage] != z:
-        yield f"{a.unit} lives on pipeline {case.lane_of[stage]}."
+    elif case.pp_rank_of[stage] != pp_rank:
+        yield f"{a.unit} lives on pipeline {case.pp_rank_of[stage]}."
     elif a.stage != stage:
         yield f"{a.unit} belongs to stage{stage}: write stage{stage}."
     elif kind_of(a.unit).source and a.kind in (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT):
@@ -74,26 +75,26 @@ def _bad_microbatch(case: Case, a: Action) -> Iterator[str]:
         yield f"micro-batches run from mb0 to mb{case.job.plan.microbatches - 1}."
 
 
-def _misplaced_message(case: Case, z: int, a: Action) -> Iterator[str]:
+def _misplaced_message(case: Case, pp_rank: int, a: Action) -> Iterator[str]:
     last = len(case.stages) - 1
     other = None if a.stage is None else a.stage + (1 if a.kind in (Kind.SEND_ACT, Kind.RECV_GRAD) else -1)
     if a.stage is None or other is None or not 0 <= a.stage <= last:
         yield f"a message names the stage it leaves or reaches: write stage0 to stage{last}."
-    elif case.lane_of[a.stage] != z:
-        yield f"stage{a.stage} lives on pipeline {case.lane_of[a.stage]}."
+    elif case.pp_rank_of[a.stage] != pp_rank:
+        yield f"stage{a.stage} lives on pipeline {case.pp_rank_of[a.stage]}."
     elif not 0 <= other <= last:
         yield f"stage{a.stage} has no neighbour on that side: the stages are stage0 to stage{last}."
-    elif case.lane_of[other] == z:
+    elif case.pp_rank_of[other] == pp_rank:
         yield f"stage{other} is on the same rank, which needs no message."
-    elif a.peer != case.lane_of[other]:
+    elif a.peer != case.pp_rank_of[other]:
         arrow = "->" if a.kind.sends else "<-"
-        yield f"stage{other} lives on pipeline {case.lane_of[other]}: write {arrow}pp{case.lane_of[other]}."
+        yield f"stage{other} lives on pipeline {case.pp_rank_of[other]}: write {arrow}pp{case.pp_rank_of[other]}."
     yield from _bad_microbatch(case, a)
 
 
-def _misplaced_bucket(case: Case, z: int, a: Action) -> Iterator[str]:
-    if a.unit not in case.buckets[z]:
-        yield f"pipeline {z} has no bucket {a.unit!r}: it has {', '.join(case.buckets[z])}."
+def _misplaced_bucket(case: Case, pp_rank: int, a: Action) -> Iterator[str]:
+    if a.unit not in case.buckets[pp_rank]:
+        yield f"pipeline {pp_rank} has no bucket {a.unit!r}: it has {', '.join(case.buckets[pp_rank])}."
     if a.kind is Kind.RELEASE and case.zero != 3:
         yield f"only ZeRO-3 releases parameters, and here ranks keep them (ZeRO-{case.zero})."
     if a.kind is Kind.GATHER and not case.zero:
@@ -115,7 +116,7 @@ def grid(program: Program, mark: Mark | None = None, width: int | None = None) -
     rows = [["."] * int(walk.makespan) for _ in program.lanes]
     for span in walk.spans:
         for t in range(int(span.start), int(span.end)):
-            rows[span.lane][t] = f"{span.action.kind.letter}{span.action.microbatch}"
+            rows[span.pp_rank][t] = f"{span.action.kind.letter}{span.action.microbatch}"
     at = None
     if mark and mark[0] < len(rows):
         at = _column(walk, mark)
@@ -126,22 +127,22 @@ def grid(program: Program, mark: Mark | None = None, width: int | None = None) -
 
 
 def _column(walk: DryRun, mark: Mark) -> int:
-    """When the marked action starts; where the lane stands still if it never does."""
-    mine = [span for span in walk.spans if span.lane == mark[0]]
+    """When the marked action starts; where its pipeline rank stands still if it never does."""
+    mine = [span for span in walk.spans if span.pp_rank == mark[0]]
     return int(next((s.start for s in mine if s.position == mark[1]), max((s.end for s in mine), default=0)))
 
 
 def _drawn(rows: list[list[str]], marked: int | None, at: int | None, width: int) -> str:
     """The rows as lines; where they are too long a stretch of time that holds column `at`, its cut ends as '…'."""
-    heads = [f"pipeline {z}:" for z in range(len(rows))]
+    heads = [f"pipeline {pp_rank}:" for pp_rank in range(len(rows))]
     size = max((len(cell) for row in rows for cell in row), default=1) + 1
     head = max(map(len, heads), default=0)
     total = max(map(len, rows), default=0)
     fit = max(1, (width - head - (len(_HERE) if marked is not None else 0) - 2 * (len(_CUT) + 1)) // size)
     first = 0 if total <= fit or at is None or at < fit else min(at - fit // 2, total - fit)
     lines = []
-    for z, row in enumerate(rows):
+    for pp_rank, row in enumerate(rows):
         cells = "".join(f"{cell:>{size}}" for cell in row[first : first + fit])
         before, after = f" {_CUT}" if first else "", f" {_CUT}" if first + fit < total else ""
-        lines.append(f"{heads[z]:<{head}}{before}{cells}{after}{_HERE if z == marked else ''}")
+        lines.append(f"{heads[pp_rank]:<{head}}{before}{cells}{after}{_HERE if pp_rank == marked else ''}")
     return "\n".join(line.rstrip() for line in lines)

@@ -12,15 +12,15 @@ from engine.program.kinds import Kind
 def recomputations(case: Case) -> Iterator[Complaint]:
     """Under full recomputation each block runs forward again between forward and backward; else none does."""
     seen: dict[tuple[str, int | None], Place] = {}
-    for z, i, a in case.program:
+    for pp_rank, i, a in case.program:
         if a.kind is Kind.RECOMPUTE:
             if not recomputes(case.job, a.unit):
-                yield z, i, f"nothing of {a.unit} was dropped: only recompute=full drops, and only in blocks."
-            if seen.setdefault((a.unit, a.microbatch), (z, i)) != (z, i):
-                yield z, i, "this has been recomputed already."
+                yield pp_rank, i, f"nothing of {a.unit} was dropped: only recompute=full drops, and only in blocks."
+            if seen.setdefault((a.unit, a.microbatch), (pp_rank, i)) != (pp_rank, i):
+                yield pp_rank, i, "this has been recomputed already."
             first = case.passes[Kind.FORWARD, a.unit, a.microbatch]
             if first[1] > i:
-                yield z, i, f"it needs forward {a.unit} mb{a.microbatch} first{case.ready(first)}."
+                yield pp_rank, i, f"it needs forward {a.unit} mb{a.microbatch} first{case.ready(first)}."
         elif a.kind.makes_gradient and recomputes(case.job, a.unit) and (a.unit, a.microbatch) not in seen:
             again = f"recompute {a.unit} mb{a.microbatch} stage{a.stage}"
-            yield z, i, f"its activations were dropped: it needs {again} first."
+            yield pp_rank, i, f"its activations were dropped: it needs {again} first."

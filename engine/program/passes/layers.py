@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from engine.model.unit_kinds import kind_of
 from engine.program.kinds import Kind
-from engine.program.program import Action, Lanes
+from engine.program.program import Action, Lanes, expanded
 
 
 def _part(kind: Kind, unit: str) -> Kind:
@@ -31,4 +31,4 @@ def expand_units(lanes: Lanes, stages: Sequence[Sequence[str]]) -> Lanes:
         # not dataclasses.replace, which takes ten times as long, and large programs have hundreds of thousands
         return [Action(_part(kind, u), u, k, stage) for u in units]
 
-    return tuple(tuple(new for action in lane for new in expand(action)) for lane in lanes)
+    return expanded(lanes, expand)

@@ -15,7 +15,7 @@ from engine.program.program import Action, Lanes
 def add_messages(lanes: Lanes, home: Sequence[int], early: bool) -> Lanes:
     """Adds sends and receives to a stage-level order; neighbours on one rank need none.
 
-    home: the lane of each stage.
+    home: the pipeline rank of each stage.
     early: post a receive one computation ahead, so that the transfer runs under it.
     """
 
@@ -59,23 +59,23 @@ def _in_sending_order(lanes: Sequence[Sequence[Action]]) -> Lanes:
     """
     lines: dict[tuple[Kind, int | None, int], deque[Action]] = defaultdict(deque)  # (kind, to, from) → receives to post
     sent: set[tuple[int | None, Action]] = set()
-    for z, lane in enumerate(lanes):
+    for pp_rank, lane in enumerate(lanes):
         for a in lane:
             if a.kind.sends and a.stage is not None:
                 stage = a.stage + (1 if a.kind is Kind.SEND_ACT else -1)
-                receive = Action(a.kind.other_end, microbatch=a.microbatch, stage=stage, peer=z)
-                lines[receive.kind, a.peer, z].append(receive)
+                receive = Action(a.kind.other_end, microbatch=a.microbatch, stage=stage, peer=pp_rank)
+                lines[receive.kind, a.peer, pp_rank].append(receive)
                 sent.add((a.peer, receive))
 
-    def post(z: int, lane: Sequence[Action]) -> Iterator[Action]:
+    def post(pp_rank: int, lane: Sequence[Action]) -> Iterator[Action]:
         posted: set[Action] = set()
         for a in lane:
-            if (z, a) not in sent:  # no receive, or one that the checks will refuse
+            if (pp_rank, a) not in sent:  # no receive, or one that the checks will refuse
                 yield a
                 continue
             while a not in posted:
                 assert a.peer is not None
-                posted.add(first := lines[a.kind, z, a.peer].popleft())
+                posted.add(first := lines[a.kind, pp_rank, a.peer].popleft())
                 yield first
 
-    return tuple(tuple(post(z, lane)) for z, lane in enumerate(lanes))
+    return tuple(tuple(post(pp_rank, lane)) for pp_rank, lane in enumerate(lanes))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from engine.program.kinds import Kind
-from engine.program.program import Action, Lanes
+from engine.program.program import Action, Lanes, expanded
 
 
 def recompute_before_backward(lanes: Lanes, recomputes: Callable[[str], bool]) -> Lanes:
@@ -20,4 +20,4 @@ def recompute_before_backward(lanes: Lanes, recomputes: Callable[[str], bool]) -
             return replace(action, kind=Kind.RECOMPUTE), action
         return (action,)
 
-    return tuple(tuple(new for action in lane for new in expand(action)) for lane in lanes)
+    return expanded(lanes, expand)

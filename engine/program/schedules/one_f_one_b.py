@@ -1,4 +1,4 @@
-"""Schedules of whole backwards: naive, GPipe, 1F1B and its interleaved form. Stage s lives on rank s mod p.
+"""Schedules of whole backwards: naive, GPipe, 1F1B and its interleaved form. Stage s lives on rank r = s mod p.
 
 Their bubbles are fractions of the total: GPipe and 1F1B (p−1)/(m+p−1) (Huang et al. 2019, section 2.3; Narayanan et al.
 2021, section 2.2.1), interleaved (p−1)/(vm+p−1) (same, 2.2.2, as a fraction of the total), naive (p−1)/p: one stage
@@ -23,37 +23,39 @@ ScheduleFunction = Callable[[int, int, int], Lanes]
 
 
 def forward(stage: int, microbatch: int) -> Action:
+    """Of a whole stage; the compiler makes its units of it."""
     return Action(Kind.FORWARD, microbatch=microbatch, stage=stage)
 
 
 def backward(stage: int, microbatch: int) -> Action:
+    """The whole backward of a stage, of inputs and weights together."""
     return Action(Kind.BACKWARD, microbatch=microbatch, stage=stage)
 
 
 def naive(p: int, m: int, v: int) -> Lanes:
     """Layer split without pipelining: a micro-batch goes all the way up and down before the next one starts."""
-    return lanes_of([do(z, k) for k in range(m) for do in (forward, backward)] for z in range(p))
+    return lanes_of([do(r, k) for k in range(m) for do in (forward, backward)] for r in range(p))
 
 
 def gpipe(p: int, m: int, v: int) -> Lanes:
     """All forwards, then all backwards (Huang et al. 2019, GPipe, figure 2c)."""
-    return lanes_of([do(z, k) for do in (forward, backward) for k in range(m)] for z in range(p))
+    return lanes_of([do(r, k) for do in (forward, backward) for k in range(m)] for r in range(p))
 
 
 def one_f_one_b(p: int, m: int, v: int) -> Lanes:
-    """Warm up with p-1-z forwards, then alternate, then drain (Narayanan et al. 2021, PipeDream-2BW, figure 2b)."""
-    return lanes_of(_alternate([(z, k) for k in range(m)], [(z, k) for k in range(m)], p - 1 - z) for z in range(p))
+    """Warm up with p-1-r forwards, then alternate, then drain (Narayanan et al. 2021, PipeDream-2BW, figure 2b)."""
+    return lanes_of(_alternate([(r, k) for k in range(m)], [(r, k) for k in range(m)], p - 1 - r) for r in range(p))
 
 
 def interleaved(p: int, m: int, v: int) -> Lanes:
     """1F1B over v chunks a rank, p micro-batches at a time (Narayanan et al. 2021, Megatron-LM, section 2.2.2)."""
     assert m % p == 0, (m, p)
     lanes = []
-    for z in range(p):
+    for r in range(p):
         rounds = [(chunk, first + k) for first in range(0, m, p) for chunk in range(v) for k in range(p)]
-        ups = [(chunk * p + z, k) for chunk, k in rounds]
-        downs = [((v - 1 - chunk) * p + z, k) for chunk, k in rounds]
-        lanes.append(_alternate(ups, downs, 2 * (p - 1 - z) + (v - 1) * p))
+        ups = [(chunk * p + r, k) for chunk, k in rounds]
+        downs = [((v - 1 - chunk) * p + r, k) for chunk, k in rounds]
+        lanes.append(_alternate(ups, downs, 2 * (p - 1 - r) + (v - 1) * p))
     return lanes_of(lanes)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.job.job import Job
-from engine.model.units import stage_lane
+from engine.model.units import pp_rank_of_stage
 from engine.program.kinds import KINDS
 from engine.program.program import Action, Lanes
 
@@ -42,11 +42,11 @@ def written_text(job: Job, lanes: Lanes) -> str:
     """The inverse of reading: a stage-level order in letters, to print or to edit."""
     several = job.plan.chunks > 1
 
-    def word(z: int, a: Action) -> str:
-        chunk = f"c{_stages_of(job, z).index(a.stage)}" if several and a.stage is not None else ""
+    def word(pp_rank: int, a: Action) -> str:
+        chunk = f"c{_stages_of(job, pp_rank).index(a.stage)}" if several and a.stage is not None else ""
         return f"{a.kind.letter}{a.microbatch}{chunk}"
 
-    return "".join(" ".join(word(z, a) for a in lane) + "\n" for z, lane in enumerate(lanes))
+    return "".join(" ".join(word(pp_rank, a) for a in lane) + "\n" for pp_rank, lane in enumerate(lanes))
 
 
 def _parsed(job: Job, text: str) -> Lanes:
@@ -58,10 +58,10 @@ def _parsed(job: Job, text: str) -> Lanes:
             raise ValueError(
                 f"line {number}: {len(words):,} actions, and a rank has at most {most}: F, I and W of each."
             )
-    return tuple(tuple(_action(job, z, n, word) for word in words) for z, (n, words) in enumerate(filled))
+    return tuple(tuple(_action(job, pp_rank, n, word) for word in words) for pp_rank, (n, words) in enumerate(filled))
 
 
-def _action(job: Job, z: int, line: int, word: str) -> Action:
+def _action(job: Job, pp_rank: int, line: int, word: str) -> Action:
     match = _WORD.fullmatch(word)
     kinds = {kind.letter: kind for kind in KINDS if kind.is_pass}
     if match is None or match[1] not in kinds:
@@ -70,7 +70,7 @@ def _action(job: Job, z: int, line: int, word: str) -> Action:
     if chunk >= job.plan.chunks:
         most = job.plan.chunks - 1
         raise ValueError(f"line {line}: {word!r} is of chunk {chunk} and chunks={most + 1}: write c0{_to(most)}.")
-    stage = _stages_of(job, z % job.plan.pp)[chunk]  # a line too many is counted later
+    stage = _stages_of(job, pp_rank % job.plan.pp)[chunk]  # a line too many is counted later
     return Action(kinds[match[1]], microbatch=int(match[2]), stage=stage)
 
 
@@ -78,9 +78,9 @@ def _to(most: int) -> str:
     return f" to c{most}" if most else " or no chunk"
 
 
-def _stages_of(job: Job, z: int) -> list[int]:
+def _stages_of(job: Job, pp_rank: int) -> list[int]:
     """The stages of a rank: its chunks, first to last along the model."""
-    return [s for s in range(job.plan.pp * job.plan.chunks) if stage_lane(job.plan, s) == z]
+    return [s for s in range(job.plan.pp * job.plan.chunks) if pp_rank_of_stage(job.plan, s) == pp_rank]
 
 
 def _rows(lanes: Any) -> bool:
@@ -91,13 +91,16 @@ def _checked(job: Job, lanes: Sequence[Sequence[Action]]) -> Lanes:
     """Lanes made by hand; messages and the like are for the compiler to add."""
     if not _rows(lanes):
         raise ValueError(f"{_FORM}, and this is a {type(lanes).__name__}.")
-    for z, lane in enumerate(lanes):
-        mine = _stages_of(job, z)
+    for pp_rank, lane in enumerate(lanes):
+        mine = _stages_of(job, pp_rank)
         for a in lane:
             if not isinstance(a, Action):
-                raise ValueError(f"{_FORM}, and rank {z} holds a {type(a).__name__}.")
+                raise ValueError(f"{_FORM}, and rank {pp_rank} holds a {type(a).__name__}.")
             if not a.kind.is_pass or a.unit or a.microbatch is None:
-                raise ValueError(f"rank {z}: {a} is not of a schedule: write forwards and backwards of whole stages.")
-            if a.stage not in mine and z < job.plan.pp:
-                raise ValueError(f"rank {z}: {a} is not of this rank: its stages are {', '.join(map(str, mine))}.")
+                raise ValueError(
+                    f"rank {pp_rank}: {a} is not of a schedule: write forwards and backwards of whole stages."
+                )
+            if a.stage not in mine and pp_rank < job.plan.pp:
+                here = ", ".join(map(str, mine))
+                raise ValueError(f"rank {pp_rank}: {a} is not of this rank: its stages are {here}.")
     return tuple(map(tuple, lanes))

@@ -26,10 +26,12 @@ from engine.program.schedules.one_f_one_b import forward
 
 
 def backward_input(stage: int, microbatch: int) -> Action:
+    """The part of a stage's backward that the stage before waits for."""
     return Action(Kind.BACKWARD_INPUT, microbatch=microbatch, stage=stage)
 
 
 def backward_weight(stage: int, microbatch: int) -> Action:
+    """The part of a stage's backward that makes the gradients of its weights."""
     return Action(Kind.BACKWARD_WEIGHT, microbatch=microbatch, stage=stage)
 
 

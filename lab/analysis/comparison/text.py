@@ -12,7 +12,7 @@ from lab.analysis import CAUSES, PART_NAMES
 from lab.analysis.comparison.lines import CATEGORY_NAMES, LETTERS, MOST_NAMED, Line, lines, settings
 from lab.analysis.comparison.run_metrics import facts, measured
 from lab.analysis.recorded_run import RecordedRun
-from lab.wording import LOSS_LIMIT, axis_name, axis_order, nbytes, percent, power, seconds
+from lab.wording import LOSS_LIMIT, axis_name, axis_order, listed, nbytes, percent, power, seconds
 
 SMALL = 0.005
 """Relative differences below this are not worth a word."""
@@ -30,11 +30,7 @@ def _sentence(runs: Sequence[RecordedRun], found: Mapping[str, Line], i: int) ->
     did = [words for words in (_memory(found, i), *_bytes(found, i)) if words]
     did = did or ["keeps peak memory and bytes sent as they are"]
     rest = [words for words in (_time(runs, found["step_seconds"], i), _loss(runs, found, i)) if words]
-    return f"{_lead(runs[0], runs[i], LETTERS[i])} {'; '.join([_listed(did), *rest])}."
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    return f"{_lead(runs[0], runs[i], LETTERS[i])} {'; '.join([listed(did), *rest])}."
 
 
 # -- what was set differently
@@ -49,7 +45,7 @@ def _lead(first: RecordedRun, run: RecordedRun, letter: str) -> str:
     named = [f"{name}={_value(values[0])} → {_value(values[1])}" for name, values in differ.items()]
     more = len(named) - MOST_NAMED
     named = named if more <= 1 else [*named[:MOST_NAMED], f"{more} more settings"]
-    return f"{letter} with {_listed(named)}{f', {contrast},' if contrast else ''}"
+    return f"{letter} with {listed(named)}{f', {contrast},' if contrast else ''}"
 
 
 def _told(first: RecordedRun, run: RecordedRun, differ: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
@@ -92,7 +88,7 @@ def _mostly(parts: Mapping[str, float], change: float) -> str:
     if not named:
         return ""
     most = "most" if sum(along[name] for name in named) > total / 2 else "the largest part"
-    return f"{'all' if len(named) == len(along) else most} of it {_listed(named)}"
+    return f"{'all' if len(named) == len(along) else most} of it {listed(named)}"
 
 
 def _against(parts: Mapping[str, float], change: float) -> str:
@@ -100,7 +96,7 @@ def _against(parts: Mapping[str, float], change: float) -> str:
     against = {name: abs(part) for name, part in parts.items() if part * change < 0 and abs(part) > _MUCH * abs(change)}
     named = _largest(against)
     by = nbytes(sum(against[name] for name in named))
-    return f"while {_listed(named)} {'grew' if change < 0 else 'shrank'} by {by}" if named else ""
+    return f"while {listed(named)} {'grew' if change < 0 else 'shrank'} by {by}" if named else ""
 
 
 def _largest(sizes: Mapping[str, float]) -> list[str]:

@@ -17,7 +17,8 @@ from engine.prediction import formulas
 from engine.prediction.replay.rows import Mask, Numbers, StepRows
 from engine.recording.tables import Recording
 from lab.analysis.step.intervals import Spans, spans, without
-from lab.analysis.step.step_ops import step_ops, window_of
+from lab.analysis.step.overlap import unblocked
+from lab.analysis.step.step_ops import all_ranks_ns, step_ops, window_of
 from lab.wording import axis_name
 
 CAUSES = ("dependency", "transfer", "straggler", "done", "host")
@@ -48,9 +49,7 @@ class Idle:
 
 def busy(ops: StepRows, rows: slice) -> Spans:
     """When a rank's compute stream works: forward, backward and step, less the time blocked in waits."""
-    work, blocked = ops.is_compute[rows], standing(ops)[rows]
-    start, end = ops.start[rows], ops.end[rows]
-    return without(spans(start[work], end[work]), spans(start[blocked], end[blocked]))
+    return unblocked(ops, rows, standing(ops))
 
 
 def standing(ops: StepRows) -> Mask:
@@ -94,8 +93,7 @@ def idle_by_cause(recording: Recording, step: int) -> dict[int, dict[str, float]
 def idle_by_awaited(recording: Recording, step: int) -> dict[tuple[str, str], float]:
     """Share of all ranks' time in a step by (cause of idling, what is awaited, see `Idle.of`)."""
     ops = step_ops(recording, step)
-    start, end = window_of(ops)
-    whole = (end - start) * sum(ops.weight[rank] for rank in ops.ranks) or 1
+    whole = all_ranks_ns(ops) or 1
     found: dict[tuple[str, str], float] = defaultdict(float)
     for idle in idle_spans(ops):
         found[idle.cause, idle.of] += (idle.end_ns - idle.start_ns) * ops.weight[idle.rank] / whole

@@ -42,17 +42,33 @@ def communicating(ops: StepRows) -> tuple[Mask, Numbers]:
     """
     counted = ~ops.on_compute & ~ops.is_send
     start = ops.start.copy()
-    received = np.fromiter(ops.sent_by.keys(), np.int64, len(ops.sent_by))
-    sent = np.fromiter(ops.sent_by.values(), np.int64, len(ops.sent_by))
+    received, sent = messages(ops)
     start[received] = np.minimum(np.maximum(start[received], ops.start[sent]), ops.end[received])
     return counted, start
 
 
 def computing_spans(ops: StepRows, rows: slice) -> Spans:
     """When a rank really computes: its actions, less what blocks inside them."""
-    work, blocked = ops.is_compute[rows], (ops.is_wait & ops.on_compute | blocking(ops))[rows]
+    return unblocked(ops, rows, ops.is_wait & ops.on_compute | blocking(ops))
+
+
+def unblocked(ops: StepRows, rows: slice, blocks: Mask) -> Spans:
+    """When a rank's compute stream works, less the rows of the step that `blocks` says."""
+    work, blocked = ops.is_compute[rows], blocks[rows]
     start, end = ops.start[rows], ops.end[rows]
     return without(spans(start[work], end[work]), spans(start[blocked], end[blocked]))
+
+
+def layer_ns(ops: StepRows, rows: slice) -> int:
+    """ns that a rank spends in collectives inside its layers; those of the optimizer step are idle time."""
+    inside = (blocking(ops) & ~ops.in_norm)[rows]
+    return length(spans(ops.start[rows][inside], ops.end[rows][inside]))
+
+
+def messages(ops: StepRows) -> tuple[Numbers, Numbers]:
+    """(receives, the send of each), as numbers of rows."""
+    count = len(ops.sent_by)
+    return np.fromiter(ops.sent_by.keys(), np.int64, count), np.fromiter(ops.sent_by.values(), np.int64, count)
 
 
 def blocking(ops: StepRows) -> Mask:

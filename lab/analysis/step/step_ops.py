@@ -48,8 +48,15 @@ def step_window(recording: Recording, step: int) -> tuple[int, int]:
 
 
 def window_of(ops: StepRows) -> tuple[int, int]:
+    """(first start, last end) in ns of what ranks compute; of all rows where none computes anything."""
     rows = ops.on_compute if ops.on_compute.any() else np.ones(len(ops.rank), bool)
     return int(ops.start[rows].min()), int(ops.end[rows].max())
+
+
+def all_ranks_ns(ops: StepRows) -> int:
+    """The step's length in ns times all ranks, those that a recorded one stands for included."""
+    start, end = window_of(ops)
+    return int((end - start) * sum(ops.weight[rank] for rank in ops.ranks))
 
 
 def typical_step(recording: Recording) -> int | None:

@@ -6,9 +6,8 @@ from engine.prediction.replay.rows import StepRows
 from engine.program.kinds import KINDS
 from engine.recording.tables import Recording
 from lab.analysis.step.idle import CAUSES, idle_spans
-from lab.analysis.step.intervals import length, spans
-from lab.analysis.step.overlap import blocking, computing_ns, core_waits_ns
-from lab.analysis.step.step_ops import step_ops, window_of
+from lab.analysis.step.overlap import computing_ns, core_waits_ns, layer_ns
+from lab.analysis.step.step_ops import all_ranks_ns, step_ops
 
 WORK = ("forward", "recompute", "backward", "step")
 PARTS = (*WORK, "layer", "core", *CAUSES)
@@ -35,8 +34,7 @@ def step_shares(recording: Recording, step: int) -> dict[str, float]:
     A recorded rank counts for all it stands for. Raises `NoStep` if the step is not there.
     """
     ops = step_ops(recording, step)
-    start, end = window_of(ops)
-    whole = (end - start) * sum(ops.weight[rank] for rank in ops.ranks) or 1
+    whole = all_ranks_ns(ops) or 1
     parts = step_parts(ops)
     return {name: sum(parts[rank][name] * ops.weight[rank] for rank in ops.ranks) / whole for name in PARTS}
 
@@ -54,7 +52,6 @@ def _work(ops: StepRows, rows: slice) -> dict[str, int]:
     waited = core_waits_ns(ops, rows)
     for kind, computing in computing_ns(ops, rows).items():
         found[KINDS[kind].work] += computing - waited[kind]
-    inside = (blocking(ops) & ~ops.in_norm)[rows]
-    found["layer"] = length(spans(ops.start[rows][inside], ops.end[rows][inside]))
+    found["layer"] = layer_ns(ops, rows)
     found["core"] = sum(waited.values())
     return found

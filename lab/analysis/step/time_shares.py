@@ -5,8 +5,8 @@ from __future__ import annotations
 from engine.prediction.replay.rows import StepRows
 from engine.recording.tables import Recording
 from lab.analysis.step.idle import idle_by_cause
-from lab.analysis.step.intervals import length, spans
-from lab.analysis.step.overlap import blocking, computing_spans, core_wait_ns
+from lab.analysis.step.intervals import length
+from lab.analysis.step.overlap import computing_spans, core_wait_ns, layer_ns
 from lab.analysis.step.step_ops import step_ops
 
 
@@ -20,8 +20,6 @@ def time_shares(recording: Recording, step: int) -> dict[int, dict[str, float]]:
 
 
 def _working(ops: StepRows, rows: slice) -> dict[str, float]:
-    inside = (blocking(ops) & ~ops.in_norm)[rows]
-    layer = length(spans(ops.start[rows][inside], ops.end[rows][inside]))
-    core = core_wait_ns(ops, rows)
+    layer, core = layer_ns(ops, rows), core_wait_ns(ops, rows)
     computing = length(computing_spans(ops, rows)) - core
     return {"computing": computing / 1e9, "core": core / 1e9, "layer": layer / 1e9}

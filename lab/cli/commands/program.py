@@ -26,7 +26,7 @@ def print_program(args: Namespace, job: Job, console: Console) -> None:
     """Raises `UserError` for a job, a rank or a comparison that makes no sense."""
     rules.check(job)
     program = compile_job(job)
-    chosen = _lane(args.rank, job)
+    chosen = _pp_rank(args.rank, job)
     for name in ("against", "grid"):
         if args.rank is not None and getattr(args, name):
             raise UserError(f"--rank shows one rank and --{name} all of them: leave one of the two out.")
@@ -41,7 +41,7 @@ def print_program(args: Namespace, job: Job, console: Console) -> None:
         sys.stdout.write(_heading(args.rank, job) + program.text(chosen))
 
 
-def _lane(rank: str | None, job: Job) -> int | None:
+def _pp_rank(rank: str | None, job: Job) -> int | None:
     if rank is None:
         return None
     if not rank.isdecimal() or int(rank) >= job.world_size:

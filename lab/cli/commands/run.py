@@ -142,6 +142,7 @@ def _write_report(run: Run, output: str, cluster: str | None = None) -> Path:
 
 
 def console() -> Console:
+    """rich is imported here, since most commands end without it."""
     from rich.console import Console
 
     return Console()

@@ -23,6 +23,7 @@ class Check:
 
 
 def print_check(check: Check, console: Console) -> None:
+    """One line: whether it is well, what was found, and what to do if it is not."""
     from rich.table import Table
     from rich.text import Text
 

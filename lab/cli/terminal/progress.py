@@ -70,6 +70,7 @@ class Notice:
 
 
 def words(progress: Progress) -> str:
+    """What the run is doing, as the line under the progress bar says it."""
     count = f"{progress.world_size} process{'es' if progress.world_size > 1 else ''}"
     match progress.phase:
         case "starting":

@@ -30,6 +30,7 @@ from lab.wording import (
     PARAM_LIMIT,
     WAITING_FOR_CORE,
     WEIGHTS_CRITERION,
+    loss_words,
     mesh_words,
     percent,
     power,
@@ -177,15 +178,12 @@ def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
 def _progress_words(steps: list[Row], summary: Row) -> str:
     first, last = steps[0], steps[-1]
     rates = sorted(step["tokens_per_second"] or 0 for step in steps)
-    words = f"loss {_loss(first)} → {_loss(last)}" if len(steps) > 1 else f"loss {_loss(first)}"
+    words = f"loss {loss_words(first['loss'])}"
+    words += f" → {loss_words(last['loss'])}" if len(steps) > 1 else ""
     words += f" in {_count(len(steps), 'step')}, {rates[len(rates) // 2]:,.0f} tokens/s"
     if summary["time_to_ranks_ready_s"] is not None:
         words += f"; processes ready in {summary['time_to_ranks_ready_s']:.1f} s"
     return words + (f", all in {summary['wall_s']:.1f} s" if summary["wall_s"] is not None else "")
-
-
-def _loss(step: Row) -> str:
-    return "not a number" if step["loss"] is None else f"{step['loss']:.4f}"
 
 
 def _count(n: int, what: str) -> str:

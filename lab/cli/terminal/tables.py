@@ -28,6 +28,7 @@ CATEGORIES = (
 
 
 def memory_unit(summary: Row) -> tuple[str, float]:
+    """(unit, bytes in it) in which the highest peak of any rank reads best, for a whole table."""
     return unit(max((row["total_peak"] for row in summary["memory"]["per_rank"]), default=0))
 
 

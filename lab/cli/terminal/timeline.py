@@ -111,9 +111,9 @@ def _chosen(mesh: Mesh, ranks: list[int]) -> list[int]:
     count: dict[int, int] = {}
     chosen = []
     for rank in ordered:
-        lane = mesh.coordinate(rank)["pp"]
-        count[lane] = count.get(lane, 0) + 1
-        if count[lane] <= each:
+        pp_rank = mesh.coordinate(rank)["pp"]
+        count[pp_rank] = count.get(pp_rank, 0) + 1
+        if count[pp_rank] <= each:
             chosen.append(rank)
     return chosen[: max(MAX_ROWS, pipeline)]
 

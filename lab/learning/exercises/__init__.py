@@ -79,6 +79,7 @@ def table(learner: Learner | None = None) -> Shown:
 
 
 def task(name: str) -> Shown:
+    """What the exercise asks, with the lines to begin with. Raises `ValueError` for an unknown name."""
     exercise = find(name)
     check_line = f"`lab.check({name!r}, {'your_answer' if name == 'own_schedule' else name})` tries it."
     return Shown(f"{exercise.task.strip()}\n\n{python(exercise.blank)}\n\n{check_line}")
@@ -94,4 +95,5 @@ def hint(name: str, number: int = 1) -> Shown:
 
 
 def solution(name: str) -> Shown:
+    """One way to write it. Raises `ValueError` for an unknown name."""
     return Shown(python(find(name).solution_source()))

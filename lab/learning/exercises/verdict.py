@@ -60,6 +60,7 @@ def text_table(rows: Sequence[Row]) -> str:
 
 
 def html_table(rows: Sequence[Row]) -> str:
+    """The rows as HTML, numbers to the right; heads are the keys of the first row."""
     heads = "".join(f'<th scope="col" style="{_align(rows[0][head])}">{html.escape(head)}</th>' for head in rows[0])
     body = "".join(
         "<tr>"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.job.errors import UserError
-from lab.store.stored_run import RunCorrupt, StoreError
+from lab.store.stored_run import RunCorrupt, StoreError, refuse_corrupt
 
 if TYPE_CHECKING:
     from lab.analysis.recorded_run import RecordedRun
@@ -97,8 +97,7 @@ def _refuse(run: RecordedRun, format: str, step: int | None) -> None:
         near = difflib.get_close_matches(format.lower(), FORMATS, n=1, cutoff=0.4)
         mean = f"did you mean {near[0]}?" if near else f"use {', '.join(FORMATS)}."
         raise UserError(f"there is no export format {format!r}: {mean}")
-    if run.status == "corrupt":
-        raise RunCorrupt(run.id, f"run {run.id} is corrupt: {run.message}.")
+    refuse_corrupt(run.id, run.status, run.message)
     if step is not None and format not in OF_A_STEP:
         raise UserError(f"step={step} is of {' and '.join(OF_A_STEP)}: {format} holds every step, leave it out.")
     if not run.summary["steps"]:

@@ -39,6 +39,7 @@ def write_folder(folder: Path, parts: Sequence[Part]) -> None:
 
 
 def write_zip(path: Path, parts: Iterable[Part], folder: str) -> None:
+    """Replaces `path` in one step by a zip in which the parts lie in `folder`."""
     write_file(path, lambda file: zipped(file, parts, folder))
 
 

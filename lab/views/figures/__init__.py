@@ -32,6 +32,7 @@ from lab.views.figures.style.run_styles import run_colours, run_looks
 from lab.views.figures.style.selected_rank import checked, recorded
 from lab.views.figures.timeline.comparison import comparison_figure
 from lab.views.figures.timeline.timeline import timeline_figure
+from lab.wording import degrees_words
 
 __all__ = [
     "HasRecording",
@@ -163,7 +164,7 @@ def memory_over_time(
 
 def _name(run: HasRecording) -> str:
     plan = run.job.plan
-    degrees = " ".join(f"{axis}={degree}" for axis, degree in plan.degrees.items())
+    degrees = degrees_words(plan.degrees)
     return f"{degrees} ZeRO-{plan.zero} {SCHEDULES[plan.schedule].label}"
 
 

@@ -13,10 +13,12 @@ class Html(str):
 
 
 def escape(value: object) -> Html:
+    """As text that is safe in a page; `Html` stays as it is."""
     return value if isinstance(value, Html) else Html(html.escape(str(value)))
 
 
 def join(parts: Iterable[object], by: str = "") -> Html:
+    """The parts one after the other, escaped. by: HTML between them, which is not."""
     return Html(by.join(escape(part) for part in parts))
 
 
@@ -46,8 +48,10 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], 
 
 
 def details(summary: str, *content: object) -> Html:
+    """A part of the page that opens with a click on `summary`."""
     return tag("details", tag("summary", summary), *content)
 
 
 def paragraph(*content: object, class_: str | None = None) -> Html:
+    """class_: of the style sheet."""
     return tag("p", *content, class_=class_)

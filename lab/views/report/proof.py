@@ -8,7 +8,7 @@ from typing import Any
 from lab.analysis import rank_name, typical_step
 from lab.views.report.html import Html, join, paragraph, tag
 from lab.views.report.reportable import Reportable, is_simulated
-from lab.wording import axis_name, nbytes, percent, seconds
+from lab.wording import axis_name, loss_words, nbytes, percent, seconds
 
 
 def parity_badge(run: Reportable) -> Html:
@@ -73,10 +73,6 @@ def key_numbers(run: Reportable) -> Html:
     return tag("dl", *tiles, class_="numbers") if tiles else Html("")
 
 
-def _loss(step: Mapping[str, Any]) -> str:
-    return "not a number" if step["loss"] is None else f"{step['loss']:.4f}"
-
-
 def _numbers(run: Reportable) -> Iterator[tuple[str, str, str]]:
     summary = run.summary
     steps, bubble = summary.get("steps") or [], summary.get("bubble") or {}
@@ -85,7 +81,7 @@ def _numbers(run: Reportable) -> Iterator[tuple[str, str, str]]:
     elif steps:
         shown = typical_step(run.recording)
         typical = next((step for step in steps if step["step"] == shown), steps[-1])
-        yield "Loss", _loss(steps[-1]), f"after {len(steps)} steps, from {_loss(steps[0])}"
+        yield "Loss", loss_words(steps[-1]["loss"]), f"after {len(steps)} steps, from {loss_words(steps[0]['loss'])}"
         yield (
             "Step time",
             seconds(typical["seconds"]),

@@ -13,6 +13,7 @@ from lab.wording import (
     RESIDENT,
     WAITING_FOR_CORE,
     WEIGHTS_CRITERION,
+    listed,
     mesh_words,
     parameter_count,
     power,
@@ -49,7 +50,7 @@ def _how(job: Job, by_hand: bool = False) -> str:
         words.append(f"gradients accumulated over {plan.microbatches} micro-batches")
     words += ["sequence parallelism"] if job.scatters_sequence else []
     words += ["no overlap"] if job.world_size > 1 and not plan.overlap else []
-    return f", with {' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)}" if words else ""
+    return f", with {listed(words)}" if words else ""
 
 
 OF_REAL_RUNS = ("Parity", "Step shown", "Waiting for a core")

@@ -22,7 +22,7 @@ from engine.recording.tables import Recording
 from lab.analysis import CAUSES
 from lab.analysis.recorded_run import RecordedRun
 from lab.analysis.step.idle import Idle, idle_spans
-from lab.analysis.step.overlap import blocking
+from lab.analysis.step.overlap import blocking, messages
 from lab.analysis.step.step_ops import step_ops, typical_step
 from lab.views.figures.pipeline.bubble import NAMES
 from lab.views.figures.style.palette import PALETTES, Palette, ink_on
@@ -230,8 +230,7 @@ def _idle(found: Sequence[Idle], lanes: Lanes, place: Numbers, texts: list[str])
 def _messages(lanes: Lanes, place: Numbers) -> dict[str, Column]:
     """Messages from stage to stage, from when they are sent until they are there or picked up."""
     ops = lanes.ops
-    received = np.fromiter(ops.sent_by.keys(), np.int64, len(ops.sent_by))
-    sent = np.fromiter(ops.sent_by.values(), np.int64, len(ops.sent_by))
+    received, sent = messages(ops)
     return {
         "sent": _milliseconds(ops.start[sent], lanes.origin),
         "there": _milliseconds(ops.end[received], lanes.origin),

@@ -13,9 +13,10 @@ from engine.cluster.scaled_links import scaled
 from engine.job.errors import JobRefused
 from engine.job.job import Hardware, Job
 from engine.processes.launch import RunCancelled
+from engine.program.compile import compile_job
 from lab.facade import Run
 from lab.running.execution import Progress
-from lab.running.simulation import simulate_job
+from lab.running.simulation import check_fits, simulate_program
 from lab.store.clusters import find_cluster
 from lab.widgets.explorer import knobs as settings
 from lab.widgets.explorer import status_text
@@ -29,7 +30,9 @@ MEASURED, REPLAYED = "measured", "replayed"
 
 @dataclass(frozen=True)
 class State:
-    """What the learner has set. link: factor on the bandwidth of the cluster's links."""
+    """What the learner has set. job: obeys the rules, since each turn of a knob is checked. link: factor on the
+    bandwidth of the cluster's links.
+    """
 
     job: Job
     source: str = MEASURED
@@ -42,6 +45,7 @@ class State:
 
     @property
     def cluster(self) -> Cluster:
+        """With its links at the chosen speed. Raises `JobRefused`."""
         found = find_cluster(self.job.hardware.cluster)
         return scaled(found, inside_bandwidth=self.link, across_bandwidth=self.link)
 
@@ -194,7 +198,9 @@ class Explorer(ipywidgets.VBox):
 
     def _best(self, state: State, run: Run | None) -> tuple[Run, str]:
         if run is None:
-            return Run.of(simulate_job(Job.from_options(state.job, steps=1), state.cluster)), "predicted"
+            job, cluster = Job.from_options(state.job, steps=1), state.cluster
+            check_fits(job, cluster)
+            return Run.of(simulate_program(job, cluster, compile_job(job))), "predicted"
         return (run.replay(state.cluster), REPLAYED) if state.source == REPLAYED else (run, MEASURED)
 
     def _progress(self, state: State, shown: Run, kind: str) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Knob:
     changes: Literal["run", "replay"] = "run"
 
     def text(self, value: Value) -> str:
+        """A value as the reader sees it."""
         if self.name == "schedule":
             return SCHEDULES[str(value)].label
         return link_text(float(value)) if self.name == "link_speed" else str(value)
@@ -113,7 +114,7 @@ def stops(knob: Knob, job: Job) -> list[Stop]:
 
 def refusal(job: Job, name: str, value: Value, cluster: Cluster | None = None) -> str:
     """Why `name` cannot become `value`, "" if it can. cluster: that of `job`, if it is at hand."""
-    if name == "link_speed":
+    if name == "link_speed" or value == job.options()[name]:  # as it is now, it has been checked
         return ""
     try:
         turned(job, name, value, cluster)

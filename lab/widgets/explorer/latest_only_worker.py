@@ -31,6 +31,7 @@ class Latest(Generic[T]):
         _all.add(self)
 
     def ask(self, request: T) -> None:
+        """Does not block. A request that still waits gives way to this one."""
         with self._news:
             self._waiting = [request]
             if self._thread is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from functools import partial
 from engine.job.job import Job
 from engine.processes.launch import RunCancelled
 from lab.facade import Run
-from lab.running.execute import run_job
+from lab.running.execute import execute, fitting_here
 from lab.running.execution import Progress
 from lab.widgets.explorer.latest_only_worker import Latest
 
@@ -22,7 +23,10 @@ _LOOK = 0.05  # seconds between looks at `cancel` while another run has its turn
 
 @dataclass(frozen=True, eq=False)
 class RunRequest:
-    """A wish for a run of `job`. `cancel` is there from the first moment, so that no cancelling comes too early."""
+    """A wish for a run of `job`, which obeys the rules: whoever wished for it has checked.
+
+    `cancel` is there from the first moment, so that no cancelling comes too early.
+    """
 
     job: Job
     cancel: threading.Event = field(default_factory=threading.Event)
@@ -55,6 +59,7 @@ class Background:
             self._latest.ask(self._newest)
 
     def cancel(self) -> None:
+        """Stops the newest run, if it has not ended; without waiting for its end."""
         with self._lock:
             self._drop()
 
@@ -70,8 +75,9 @@ class Background:
     def _execute(self, request: RunRequest) -> None:
         try:
             with taking_turns(request.cancel):
-                on_progress = partial(self._on_event, request)
-                done = run_job(request.job, on_progress=on_progress, cancel=request.cancel)
+                began, on_progress = time.perf_counter(), partial(self._on_event, request)
+                wished = fitting_here(request.job)
+                done = execute(wished, on_progress=on_progress, cancel=request.cancel, began=began)
             result: Run | Exception = Run.of(done)
         except Exception as error:  # whatever it is, the learner shall read it and the next wish shall run
             result = error

@@ -29,6 +29,7 @@ class Library(anywidget.AnyWidget):
 
     @classmethod
     def only(cls) -> Library:
+        """The one of this kernel, made anew once it was closed."""
         if cls._only is None or cls._only.comm is None:
             cls._only = cls(source=gzip.compress(get_plotlyjs().encode(), compresslevel=6))
         return cls._only
@@ -79,6 +80,8 @@ class Plot(anywidget.AnyWidget):
             self.other = _json({"version": version, "changes": differences(shown.drawn, other.drawn)})
 
     def on_click(self, heard: Callable[[Click], None]) -> None:
+        """Calls `heard` with every click on a mark that has an id; other messages are left out."""
+
         def hear(_: Any, content: Any, __: Any) -> None:
             match content:
                 case {"kind": "click", "id": str(), "x": int() | float() | str(), "y": int() | float() | str()}:

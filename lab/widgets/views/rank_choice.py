@@ -23,6 +23,7 @@ class RankChoice(anywidget.AnyWidget):
     ranks: traitlets.List[list[Any]] = traitlets.List().tag(sync=True)
 
     def offer(self, job: Job, rank: int | None) -> None:
+        """Lists the ranks of a job, the first `MOST_LISTED` of them, with `rank` chosen (None: no rank)."""
         mesh = mesh_of(job)
         with self.hold_sync():
             self.ranks = [[r, f"rank {r}: {mesh.coordinate(r)}"] for r in range(min(mesh.size, MOST_LISTED))]

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from lab.facade import Run
 from lab.views import figures
+from lab.views.figures import how_to_read
 from lab.views.figures.style.palette import Theme
 
 Click = dict[str, Any]
@@ -64,7 +65,7 @@ def _named(scene: Scene, click: Click) -> int | None:
 DRAWINGS: dict[str, Drawing] = {
     "grid": Drawing(
         lambda s, theme: figures.grid(s.run, theme=theme, selected=s.rank),
-        "Each ball is a rank; lines join the ranks that talk along each axis. Drag to turn it.",
+        how_to_read.GRID,
         pick=_ball,
     ),
     "activity": Drawing(
@@ -74,8 +75,8 @@ DRAWINGS: dict[str, Drawing] = {
     ),
     "memory": Drawing(
         lambda s, theme: figures.memory(s.run, theme=theme, selected=s.rank),
-        "Peak of each category: measured left, predicted right (hatched). Diamonds: highest total at one time.",
-        "Peak of each category, as predicted. Diamonds: highest total at one time.",
+        how_to_read.MEMORY,
+        how_to_read.MEMORY_SIMULATED,
         pick=_nearest("x"),
     ),
     "memory_over_time": Drawing(
@@ -84,16 +85,16 @@ DRAWINGS: dict[str, Drawing] = {
     ),
     "communication": Drawing(
         lambda s, theme: figures.communication(s.run, theme=theme),
-        "Bytes a rank moves in a step: counted, predicted by the formula, and on the wire.",
+        how_to_read.COMMUNICATION,
     ),
     "matrix": Drawing(
         lambda s, theme: figures.communication_matrix(s.run, theme=theme, selected=s.rank),
-        "Bytes from each rank (row) to each rank (column) in one step.",
+        how_to_read.MATRIX,
         pick=_named,
     ),
     "bubble": Drawing(
         lambda s, theme: figures.bubble(s.run, theme=theme, selected=s.rank),
-        "Where each rank's time went: working, or idle and why.",
+        how_to_read.BUBBLE,
         pick=_nearest("y"),
     ),
     "bubble_curve": Drawing(
@@ -102,11 +103,11 @@ DRAWINGS: dict[str, Drawing] = {
     ),
     "shards": Drawing(
         lambda s, theme: figures.shards(s.run, theme=theme, selected=s.rank),
-        "Each rectangle is a weight matrix to scale, with the ranks that hold each slice.",
+        how_to_read.SHARDS,
     ),
     "schedules": Drawing(
         lambda s, theme: figures.schedules(s.run.job, theme=theme),
-        "The same work under each schedule, every action taking its unit of time.",
+        how_to_read.SCHEDULES,
     ),
 }
 

@@ -80,6 +80,7 @@ def _most(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def communication_title(rows: Sequence[Mapping[str, Any]]) -> str:
+    """rows: of `summary["communication"]`, at least one; bytes are logical ones, of one rank and step."""
     most = max(rows, key=lambda row: row["logical_bytes"])
     known = [row for row in rows if row.get("predicted_bytes") is not None]
     right = sum(row["predicted_bytes"] == row["logical_bytes"] for row in known)

@@ -25,6 +25,7 @@ def ledger_figure(rows: Sequence[LedgerRow], rank: int, *, theme: Theme = "light
 
 
 def took(row: LedgerRow) -> str:
+    """How long the row took, to follow other words."""
     return f", {seconds(row['seconds'])}"
 
 

@@ -11,7 +11,7 @@ from engine.cluster.cluster import Cluster
 from engine.job.job import Job
 from engine.job.mesh import Mesh, mesh_of
 from engine.model.unit_kinds import UnitKind, kind_of, number_of
-from engine.model.units import stage_lane, stages
+from engine.model.units import pp_rank_of_stage, stages
 from lab.analysis.step.activity import Activity
 from lab.views.figures.grid.grid_kinds import activity_balls, activity_kinds, activity_words, node_kinds
 from lab.views.figures.grid.grid_lines import axis_lines, tier_lines
@@ -120,6 +120,7 @@ def _shape(job: Job) -> str:
 
 
 def grid_title(job: Job, values: Mapping[int, float], colour: str) -> str:
+    """values: of each rank what it is coloured by, in the unit of `colour`."""
     if colour == "stage":
         return _shape(job)
     most = max(values, key=lambda r: values[r])
@@ -159,7 +160,7 @@ def _who(mesh: Mesh, rank: int, held: Mapping[int, str]) -> str:
 
 def holds(job: Job, pipeline: int) -> str:
     """The layers of a pipeline rank in few words: "embedding, blocks 0–1"."""
-    names = [name for s, units in enumerate(stages(job)) if stage_lane(job.plan, s) == pipeline for name in units]
+    names = [name for s, units in enumerate(stages(job)) if pp_rank_of_stage(job.plan, s) == pipeline for name in units]
     of_kind: dict[UnitKind, list[str]] = {}
     for name in names:
         of_kind.setdefault(kind_of(name), []).append(name)

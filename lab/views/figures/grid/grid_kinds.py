@@ -36,6 +36,7 @@ def activity_kinds(p: Palette) -> list[BallKind]:
 
 
 def kind_of(activity: Activity) -> str:
+    """The entry of the legend under which an activity is drawn. Raises `Unknown`."""
     if activity.kind == COLLECTIVE:
         return "collective in a layer"
     if activity.kind == "idle":

@@ -91,6 +91,7 @@ IN_SPACE = ("dp", "tp", "pp")
 
 
 def in_blocks(mesh: Mesh) -> tuple[str, ...]:
+    """The axes beyond the three of space, for each place of which there is a block of ranks."""
     return tuple(axis for axis in mesh.axes if axis not in IN_SPACE)
 
 
@@ -102,6 +103,7 @@ def length(mesh: Mesh, axis: str) -> int:
 
 
 def place(mesh: Mesh, rank: int) -> tuple[int, int, int]:
+    """(x, y, z) of a rank's ball."""
     at, block = mesh.coordinate(rank), 0
     for axis in in_blocks(mesh):
         block = block * mesh.degree(axis) + at[axis]

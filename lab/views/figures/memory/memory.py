@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 
 
 def category_colours(p: Palette) -> dict[str, str]:
+    """Category of the memory ledger → CSS colour."""
     return dict(zip(CATEGORIES, (p.blue, p.orange, p.green, p.purple, p.brown, p.sky), strict=True))
 
 
@@ -71,6 +72,7 @@ def _rank_ticks(rows: Sequence[Mapping[str, int]], selected: int | None) -> dict
 
 
 def bar(name: str, which: str, x: Floats, bottom: Floats, values: Floats, scale: float, p: Palette) -> go.Bar:
+    """One category of every rank. which: "" or one of `HATCHED`. bottom, values: bytes; scale: bytes of a unit."""
     colour = category_colours(p)[name]
     predicted = which in HATCHED
     pattern = {"shape": "/", "fgcolor": colour, "bgcolor": p.paper, "size": 5, "solidity": 0.5}
@@ -95,6 +97,7 @@ def bar(name: str, which: str, x: Floats, bottom: Floats, values: Floats, scale:
 
 
 def totals(which: str, x: Floats, values: Sequence[int], scale: float, p: Palette) -> go.Scatter:
+    """Each rank's highest total, which is below the sum of its bars. values: bytes; scale: bytes of a unit."""
     return go.Scatter(
         x=x,
         y=np.array(values, float) / scale,
@@ -109,6 +112,7 @@ def totals(which: str, x: Floats, values: Sequence[int], scale: float, p: Palett
 
 
 def memory_title(measured: Sequence[Mapping[str, int]], predicted: Sequence[Mapping[str, int]]) -> str:
+    """measured, predicted: rows of `summary["memory"]`, in bytes; measured has at least one."""
     most = max(measured, key=lambda row: row["total_peak"])
     equal = sum(row.get("stands_for", 1) for row in measured if row["total_peak"] == most["total_peak"]) - 1
     others = f" (and {equal} more rank{'s' if equal > 1 else ''})" if equal else ""

@@ -27,6 +27,7 @@ _STATES = ("params", "grads", "optimizer")
 
 
 def at_stage(job: Job, zero: int) -> Job:
+    """The same job under another ZeRO stage; not checked."""
     return replace(job, plan=replace(job.plan, zero=zero))
 
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.model.unit_kinds import kind_of
-from engine.model.units import compute_units, lane_units
+from engine.model.units import compute_units, units_of_pp_rank
 from lab.analysis.shards import SHARDED_FROM, Area, Layout, Matrix, State, layout, local_areas
 from lab.views.figures.style.palette import Palette, Theme, figure, ink_on, palette
 from lab.views.figures.style.selected_rank import MARK
@@ -68,7 +68,7 @@ def shards_figure(
 
 def first_block(job: Job, rank: int | None) -> str:
     """The first block whose parameters lie on `rank`, None: of the model; another unit where there is no block."""
-    units = compute_units(job.model) if rank is None else lane_units(job, mesh_of(job).coordinate(rank).pp)
+    units = compute_units(job.model) if rank is None else units_of_pp_rank(job, mesh_of(job).coordinate(rank).pp)
     return next((unit for unit in units if kind_of(unit).block), units[0])
 
 
@@ -91,10 +91,9 @@ def _title(job: Job, found: Layout, state: State, sharded: bool, selected: int |
     tp, dp = job.plan.tp, job.plan.dp
     if selected is not None:
         at = mesh_of(job).coordinate(selected)
-        if at.pp != found.lane:
-            return (
-                f"Rank {selected} (pipeline {at.pp}) keeps nothing of {found.unit}, which is on pipeline {found.lane}"
-            )
+        if at.pp != found.pp_rank:
+            home = f"pipeline {found.pp_rank}"
+            return f"Rank {selected} (pipeline {at.pp}) keeps nothing of {found.unit}, which is on {home}"
         part = _held(found, at.dp, at.tp, sharded) / sum(m.rows * m.columns for m in found.matrices)
         return f"Rank {selected} keeps {percent(part)} of the {_NAMES[state]} of {found.unit}'s matrices"
     ways = [f"tensor parallelism cuts them in {tp}"] if tp > 1 else []
@@ -205,7 +204,7 @@ def _own(job: Job, found: Layout, left: Sequence[float], selected: int, sharded:
     areas = [
         (area, place)
         for matrix, place in zip(found.matrices, left, strict=True)
-        for area in (kept_areas(found, matrix, at.dp, at.tp, sharded) if at.pp == found.lane else [])
+        for area in (kept_areas(found, matrix, at.dp, at.tp, sharded) if at.pp == found.pp_rank else [])
     ]
     x, y = _outlines(areas)
     where = ", ".join(f"{axis_name(axis)} {place}" for axis, place in at.items() if axis != "pp")
@@ -242,7 +241,7 @@ def _strip(job: Job, found: Layout, sharded: bool, selected: int | None, p: Pale
     words = [f"data {i}" if len(slices) <= _MOST_NAMED else str(i) for i in range(len(slices))]
     if not sharded:
         words = ["every data rank holds all of it" if job.plan.dp > 1 else "one data rank holds all of it"]
-    elif at is not None and at.pp == found.lane:
+    elif at is not None and at.pp == found.pp_rank:
         words[at.dp] = f"<b>{MARK} {words[at.dp]}</b>"
     named = go.Scatter(
         x=[(a + b) / 2 for a, b in slices], y=[0.64] * len(slices), text=words, mode="text", xaxis="x2", yaxis="y2",

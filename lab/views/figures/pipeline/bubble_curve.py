@@ -48,6 +48,7 @@ class Curve:
 
 
 def curve_of(job: Job) -> Curve:
+    """The curve on which a job's bubble lies."""
     return Curve(job.plan.schedule, job.plan.pp, job.plan.chunks)
 
 

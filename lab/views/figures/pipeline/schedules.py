@@ -38,6 +38,7 @@ class HasJob(Protocol):
 
 
 def job_of(what: HasJob | Job) -> Job:
+    """The job itself, or that of a run."""
     return what if isinstance(what, Job) else what.job
 
 
@@ -146,7 +147,7 @@ def _title(every: Sequence[Ordered]) -> str:
 def boxes(one: Ordered) -> list[list[Span]]:
     """Runs of computations of one kind, stage and micro-batch without a gap, of all pipeline ranks."""
     working = [span for span in one.walk.spans if span.action.kind.computes and span.end > span.start]
-    working.sort(key=lambda span: (span.lane, span.position))
+    working.sort(key=lambda span: (span.pp_rank, span.position))
     found: list[list[Span]] = []
     for span in working:
         before = found[-1][-1] if found else None
@@ -158,17 +159,17 @@ def boxes(one: Ordered) -> list[list[Span]]:
 
 
 def _same(a: Span, b: Span) -> bool:
-    one, other = ((s.lane, s.action.kind, s.action.stage, s.action.microbatch) for s in (a, b))
+    one, other = ((s.pp_rank, s.action.kind, s.action.stage, s.action.microbatch) for s in (a, b))
     return one == other
 
 
 def _gaps(one: Ordered) -> list[tuple[int, float, float]]:
     """(pipeline rank, start, end) of every stretch in which it computes nothing."""
     found, end = [], float(one.walk.makespan)
-    working = {lane: list(runs) for lane, runs in groupby(boxes(one), key=lambda run: run[0].lane)}
-    for lane in range(len(one.program.lanes)):
-        edges = [(0.0, 0.0), *((float(r[0].start), float(r[-1].end)) for r in working.get(lane, [])), (end, end)]
-        found += [(lane, a_end, b_start) for (_, a_end), (b_start, _) in pairwise(edges) if b_start > a_end]
+    working = {pp_rank: list(runs) for pp_rank, runs in groupby(boxes(one), key=lambda run: run[0].pp_rank)}
+    for pp_rank in range(len(one.program.lanes)):
+        edges = [(0.0, 0.0), *((float(r[0].start), float(r[-1].end)) for r in working.get(pp_rank, [])), (end, end)]
+        found += [(pp_rank, a_end, b_start) for (_, a_end), (b_start, _) in pairwise(edges) if b_start > a_end]
     return found
 
 
@@ -180,9 +181,9 @@ def _bars(every: Sequence[Ordered], tops: Sequence[float], p: Palette, theme: Th
         for run in boxes(one):
             action, start, end = run[0].action, float(run[0].start), float(run[-1].end)
             words = f"{action.kind.words}, micro-batch {action.microbatch}, stage {action.stage}: {start:g} to {end:g}"
-            columns[action.kind.words].append((top + run[0].lane, start, end, f"{one.name}<br>{words}"))
-        for lane, start, end in _gaps(one):
-            columns["idle"].append((top + lane, start, end, f"{one.name}<br>idle from {start:g} to {end:g}"))
+            columns[action.kind.words].append((top + run[0].pp_rank, start, end, f"{one.name}<br>{words}"))
+        for pp_rank, start, end in _gaps(one):
+            columns["idle"].append((top + pp_rank, start, end, f"{one.name}<br>idle from {start:g} to {end:g}"))
     double = (
         Kind.BACKWARD_INPUT.words if columns[Kind.BACKWARD.words] else ""
     )  # of one colour: once in the legend is enough
@@ -220,7 +221,7 @@ def _texts(every: Sequence[Ordered], tops: Sequence[float], length: float, p: Pa
             name = f"{action.microbatch}{'′' * ((action.stage or 0) // ranks)}"
             if (end - start) / length * _NARROWEST >= 7 * len(name) + 3:
                 x.append((start + end) / 2)
-                y.append(top + run[0].lane)
+                y.append(top + run[0].pp_rank)
                 text.append(name)
                 ink.append(ink_on(p.blue if action.kind is Kind.RECOMPUTE else kind_colour(action.kind, p)))
     font = {"size": 11, "color": ink}
@@ -229,7 +230,7 @@ def _texts(every: Sequence[Ordered], tops: Sequence[float], length: float, p: Pa
 
 def _peaks(every: Sequence[Ordered], tops: Sequence[float], length: float, p: Palette) -> go.Scatter:
     """At the end of each row what the rank holds at most."""
-    rows = [(top + lane, peak) for one, top in zip(every, tops, strict=True) for lane, peak in enumerate(one.peaks)]
+    rows = [(top + z, peak) for one, top in zip(every, tops, strict=True) for z, peak in enumerate(one.peaks)]
     return go.Scatter(
         x=[1.02 * length] * len(rows), y=[y for y, _ in rows], text=[f"holds {peak:.3g}" for _, peak in rows],
         mode="text", textposition="middle right", textfont={"size": 11, "color": p.ink}, showlegend=False,
@@ -240,10 +241,10 @@ def _peaks(every: Sequence[Ordered], tops: Sequence[float], length: float, p: Pa
 def _lanes(every: Sequence[Ordered], tops: Sequence[float], selected: int | None) -> dict[str, list[Any]]:
     places, names = [], []
     for one, top in zip(every, tops, strict=True):
-        for lane in range(len(one.program.lanes)):
-            name = f"pipeline {lane}"
-            places.append(top + lane)
-            names.append(pointed(name) if lane == selected else name)
+        for pp_rank in range(len(one.program.lanes)):
+            name = f"pipeline {pp_rank}"
+            places.append(top + pp_rank)
+            names.append(pointed(name) if pp_rank == selected else name)
     return {"tickvals": places, "ticktext": names}
 
 

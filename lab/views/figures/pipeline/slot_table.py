@@ -91,7 +91,7 @@ def slot_table(run: HasProgram) -> SlotTable:
     chunks = [sorted({a.stage for a in lane if a.stage is not None and a.kind.cost}) for lane in program.lanes]
     for span in walk.spans:
         for t in range(int(span.start), int(span.end)):
-            rows[span.lane][t] = _word(span.action, chunks[span.lane])
+            rows[span.pp_rank][t] = _word(span.action, chunks[span.pp_rank])
     return SlotTable(tuple(map(tuple, rows)))
 
 

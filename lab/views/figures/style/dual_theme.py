@@ -46,15 +46,18 @@ class Themed:
         return self.light.height
 
     def value(self) -> dict[str, Any]:
+        """As the page's script takes it: the light figure, and in what the dark one differs."""
         return {**self.light.drawn, "dark": self.dark}
 
 
 def themed(draw: Draw) -> Themed:
+    """Draws the figure twice. draw: theme → figure."""
     light = plain(draw("light"))
     return Themed(light, differences(light.drawn, plain(draw("dark")).drawn))
 
 
 def plain(figure: go.Figure) -> Plain:
+    """A figure as JSON values. It needs a title and a height."""
     found: dict[str, Any] = json.loads(plotly.io.to_json(figure, validate=False))
     layout = found["layout"]
     title = layout["title"]["text"]

@@ -49,6 +49,7 @@ def raster_traces(lanes: Lanes, p: Palette, of: str = "") -> list[go.Heatmap]:
 
 
 def row_name(lanes: Lanes, rank: int, of: str = "") -> str:
+    """The rank as the axis names it. of: which run, where two are compared."""
     return f"{lanes.ops.rank_names[rank]} {of}".rstrip()
 
 

@@ -77,6 +77,7 @@ def bars(found: dict[str, Boxes], p: Palette, theme: Theme) -> list[go.Bar]:
 
 
 def texts(lanes: Lanes, p: Palette) -> list[go.Scatter]:
+    """What stands in the boxes, one trace for all; none where no box is wide enough."""
     found = list(labels(lanes, _NARROWEST))
     if not found:
         return []
