@@ -199,7 +199,7 @@ class Job:
 
     def options(self) -> dict[str, Any]:
         """The job as one flat mapping, the inverse of `from_options`."""
-        return {name: value for part in _PARTS for name, value in vars(getattr(self, part)).items()}
+        return {name: value for part in _PARTS for name, value in _values(getattr(self, part)).items()}
 
     @classmethod
     def from_options(cls, base: Job | None = None, **options: Any) -> Job:
@@ -209,7 +209,7 @@ class Job:
         `engine.job.rules.check`.
         """
         home = {f.name: part for part, kind in _PARTS.items() for f in fields(kind)}
-        changes: dict[str, dict[str, Any]] = {part: vars(getattr(base or cls(), part)) for part in _PARTS}
+        changes: dict[str, dict[str, Any]] = {part: _values(getattr(base or cls(), part)) for part in _PARTS}
         for name, value in options.items():
             if name in AXES and name not in home:
                 changes["plan"] = {**changes["plan"], "axes": _with_degree(changes["plan"]["axes"], name, value)}
@@ -241,7 +241,7 @@ class Job:
 
     def to_toml(self) -> str:
         """The text of a job file, which `from_toml` reads; settings that are None are left out."""
-        tables = {part: {k: v for k, v in vars(getattr(self, part)).items() if v is not None} for part in _PARTS}
+        tables = {part: {k: v for k, v in _values(getattr(self, part)).items() if v is not None} for part in _PARTS}
         return tomli_w.dumps(tables)
 
 
@@ -304,3 +304,8 @@ _WANTED = {
     "string": "text",
     "tuple": "whole numbers, such as 2,2",
 }
+
+
+def _values(part: Any) -> dict[str, Any]:
+    """The fields of a part of a job, without what has been worked out from them (`vars` has that too)."""
+    return {one.name: getattr(part, one.name) for one in fields(part)}
