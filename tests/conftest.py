@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
 
 LONGEST = ("tests/browser/test_notebooks", "tests/browser/test_dashboard")
 """How the names of files begin that use one server together, so that one worker must have them; the longest first."""
-ODD = re.compile(r"\[\d?[13579]_\w+\.ipynb\]$")
 
 
 def pytest_configure() -> None:
@@ -21,21 +19,16 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def shared(nodeid: str) -> str:
-    """The files of a test's server, or its own file."""
+def unit(nodeid: str) -> str:
+    """What a test must share a worker with: its file, or all the files of its server."""
     file = nodeid.split("::")[0]
     return next((beginning for beginning in LONGEST if file.startswith(beginning)), file)
-
-
-def unit(nodeid: str) -> str:
-    """What a test must share a worker with. Notebooks take long: those of odd numbers have a server of their own."""
-    return f"{shared(nodeid)}, odd" if ODD.search(nodeid) else shared(nodeid)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, or one worker would be at it when the others have nothing left."""
     order = {beginning: place for place, beginning in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(shared(item.nodeid), len(order)))
+    items.sort(key=lambda item: order.get(unit(item.nodeid), len(order)))
 
 
 @pytest.hookimpl(optionalhook=True)
