@@ -64,9 +64,9 @@ def in_order(recording: Recording, name: str) -> list[Any]:
 
 def printed(run: Run) -> str:
     """What the terminal shows of a run."""
-    console = Console(file=io.StringIO(), width=120)
-    show(run, console)
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+    written = io.StringIO()
+    show(run, Console(file=written, width=120))
+    return written.getvalue()
 
 
 def pictures(run: Run) -> dict[str, Any]:
