@@ -12,7 +12,7 @@ from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.model.units import token_lanes
 
-TIMEOUT = timedelta(minutes=5)  # the supervisor notices trouble in seconds; this only ends what it cannot see
+TIMEOUT = timedelta(minutes=30)  # as in torch; a supervisor notices trouble in seconds, a starved peer may take long
 NCCL_LANES = ("pp_act_down", "pp_act_up", "pp_grad_down", "pp_grad_up")
 
 
