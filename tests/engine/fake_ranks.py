@@ -206,6 +206,8 @@ def leaves_a_file(ctx: MemberContext) -> None:
 
 def works_then_finishes(ctx: MemberContext) -> None:
     """Rank 0 ends at once, the others work longer than the patience with hangs, but visibly."""
+    if ctx.payload.get("hello"):
+        ctx.emit({"pid": os.getpid(), "supervisor": os.getppid()})
     deadline = time.monotonic() + ctx.payload["seconds"] * (ctx.index > 0)
     while time.monotonic() < deadline:
         ctx.status.action(b"working")

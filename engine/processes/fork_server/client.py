@@ -167,6 +167,16 @@ def open_run(preload: Sequence[str] = ()) -> Iterator[tuple[socket.socket, ForkS
         sock.close()
 
 
+def give_up(server: ForkServer) -> None:
+    """End a server that does not answer, so that the next run starts a new one; not while other runs live by it."""
+    with _state.lock:
+        if len(_state.runs) > 1:
+            return
+        server.close()
+        if _state.server is server:
+            _state.server = None
+
+
 def _discard(state: _State, server: ForkServer) -> None:
     """Do not use this server again, unless it lives after all: other runs may depend on it. Hold the lock."""
     with contextlib.suppress(subprocess.TimeoutExpired):
