@@ -21,7 +21,7 @@ from engine.processes.launch import Failure, RunCancelled, RunFailed, shutdown
 from lab.facade import Run
 from lab.launcher.queue import KILLED, STOPPED, UNANSWERED, LaunchQueue
 from lab.store.store import Store
-from tests.lab.victims import ENDS_WITHIN, PATIENCE, PLAN, Victim, client, gone_after, left, strike, until
+from tests.lab.victims import PATIENCE, PLAN, Victim, client, gone_after, in_time, left, strike, until
 
 pytestmark = [pytest.mark.timed, pytest.mark.timeout(3600)]
 ALL = [(who, how) for who in ("rank", "supervisor", "server", "client", "worker") for how in ("SIGKILL", "SIGSTOP")]
@@ -108,7 +108,7 @@ def strike_the_server(how: signal.Signals, after: float, chance: random.Random) 
     with pytest.raises(RunFailed, match="the fork server was stopped by a signal such as SIGSTOP"):
         lab.run(steps=1, parity=False)
     took = time.monotonic() - at
-    assert took < ENDS_WITHIN and not left([victim.server])
+    assert took < in_time() and not left([victim.server])
     return took
 
 
@@ -141,11 +141,13 @@ def strike_the_worker(how: signal.Signals, after: float, chance: random.Random) 
         time.sleep(after)
         at = strike(everybody[0], how)
         if how == signal.SIGSTOP:
-            assert queue.get(launch.id).message == STOPPED
+            until(lambda: queue.get(launch.id).message == STOPPED, in_time())
             queue.cancel(launch.id)
-        ended = queue.wait(launch.id, ENDS_WITHIN)
-        expected = ("killed", KILLED) if how == signal.SIGKILL else ("stopped", UNANSWERED)
-        assert (ended.state, ended.message) == expected
+        ended = queue.wait(launch.id, in_time())
+        if how == signal.SIGKILL:  # the supervisor may have said so before the queue looked
+            assert ended.state == "killed" and (ended.message == KILLED or "went away" in ended.message)
+        else:
+            assert (ended.state, ended.message) == ("stopped", UNANSWERED)
         assert not left(everybody)
         return time.monotonic() - at
 
