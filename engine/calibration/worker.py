@@ -12,7 +12,6 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch._C._distributed_c10d import FileStore
 
 from engine.calibration.engine_rows import (
     HEADS,
@@ -26,6 +25,7 @@ from engine.calibration.engine_rows import (
 )
 from engine.calibration.fitting import NOTHING, Event
 from engine.communication.comm import Group
+from engine.communication.groups import meet
 from engine.execution.malloc_tuning import keep_freed_memory
 from engine.processes.worker_process import MemberContext
 from engine.program.program import Action
@@ -46,7 +46,7 @@ def measure(ctx: MemberContext) -> None:
     keep_freed_memory()
     rank = int(ctx.payload["rank"])
     ctx.status.action(b"calibrating")
-    dist.init_process_group("gloo", store=FileStore(ctx.rendezvous, ctx.size), rank=rank, world_size=ctx.size)
+    meet(ctx.rendezvous, rank, ctx.size)
     groups = [dist.new_group(list(range(size))) for size in ctx.payload["groups"]]
     dist.barrier()
     if rank < ctx.payload["cores"]:

@@ -5,15 +5,22 @@ from __future__ import annotations
 from datetime import timedelta
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import Store
+from torch._C._distributed_c10d import FileStore, Store
 
 from engine.communication.comm import Group
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.model.units import tied_pp_ranks
 
-TIMEOUT = timedelta(minutes=5)  # the supervisor notices trouble in seconds; this only ends what it cannot see
+TIMEOUT = timedelta(minutes=30)  # as in torch; a supervisor notices trouble in seconds, a starved peer may take long
 NCCL_MESSAGE_GROUPS = ("pp_act_down", "pp_act_up", "pp_grad_down", "pp_grad_up")
+
+
+def meet(rendezvous: str, rank: int, size: int, timeout: timedelta = TIMEOUT) -> None:
+    """Joins the other processes of this machine over gloo, as ranks do that a fork server starts.
+
+    rendezvous: a path for all of them, at which no file is yet (`engine.processes.worker_process.MemberContext`)."""
+    dist.init_process_group("gloo", store=FileStore(rendezvous, size), rank=rank, world_size=size, timeout=timeout)
 
 
 def connect(job: Job, rank: int, backend: str, store: Store | None) -> dict[str, Group]:

@@ -19,13 +19,23 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.processes.channel import CANCEL, DONE, EVENT, FAILED, REQUEST, STARTED, Channel, Frame, Request
-from engine.processes.fork_server.client import RANK_ENVIRONMENT, ForkServer, NotTaken, open_run, shutdown, warm
+from engine.processes.fork_server.client import (
+    RANK_ENVIRONMENT,
+    ForkServer,
+    NotTaken,
+    give_up,
+    open_run,
+    shutdown,
+    warm,
+)
 from engine.processes.root_cause import Failure
+from engine.processes.stopped import LOOK, StopWatch, is_stopped
 from engine.processes.worker_process import MemberContext
 
 __all__ = [
@@ -139,27 +149,42 @@ class _Run:
         self._channel, self._server, self._request = Channel(sock), server, request
         self._supervisor: int | None = None  # its process id, once it has taken the request
         self._ended = False
+        self._watch = StopWatch()
 
     def follow(self, on_event: Callable[[str, dict[str, Any]], None], cancel: threading.Event | None) -> None:
         try:
             self._channel.put(REQUEST, 0, pickle.dumps(self._request))
             while not self._ended:
-                self._wait(None if cancel is None else CANCEL_CHECK)
+                self._wait(LOOK if cancel is None else CANCEL_CHECK)
                 if cancel is not None and cancel.is_set():
                     raise RunCancelled("the run was cancelled")
                 for frame in self._channel.take():
                     self._handle(frame, on_event)
                 if self._channel.closed and not self._ended:
                     raise self._lost()
+                self._check_helpers()
         except BaseException:  # Ctrl-C, or an error in `on_event`, are as good a reason as a failed member
             self._end()
             raise
 
-    def _wait(self, timeout: float | None) -> None:
+    def _check_helpers(self) -> None:
+        """Raises `RunFailed` if whoever has to go on now is stopped: the supervisor, or the server that is to fork one.
+
+        Both lead sessions of their own, so Ctrl-Z in a terminal does not reach them."""
+        taken = self._supervisor is not None
+        if self._ended or (seconds := self._watch.too_long(self._supervisor or self._server.process.pid)) is None:
+            return
+        if not taken:
+            give_up(self._server)
+        name, loss = ("the supervisor", "the run with it") if taken else ("the fork server", "no run can begin")
+        cause = f"was stopped by a signal such as SIGSTOP, and {loss}: it did nothing for {seconds:.1f} s"
+        raise RunFailed(Failure(name, "", cause, "", ()))
+
+    def _wait(self, timeout: float) -> None:
         """Until there is something to read, sending what is left to send meanwhile."""
         waiter = select.poll()
         waiter.register(self._channel, select.POLLIN | (select.POLLOUT if self._channel.pending else 0))
-        waiter.poll(None if timeout is None else timeout * 1000)
+        waiter.poll(timeout * 1000)
         self._channel.flush()
 
     def _handle(self, frame: Frame, on_event: Callable[[str, dict[str, Any]], None]) -> None:
@@ -181,10 +206,12 @@ class _Run:
 
     def _end(self) -> None:
         """Have every member killed, and wait for it: the supervisor exits, and so closes its end, only then."""
+        stopped = is_stopped(self._supervisor or self._server.process.pid)
         self._channel.put(CANCEL)
-        self._drain(START_WAIT if self._supervisor is None else END_WAIT)
-        if not self._channel.closed and self._supervisor is not None:
-            os.kill(self._supervisor, signal.SIGKILL)  # it is stopped, perhaps; its members die with it
+        self._drain(0 if stopped else START_WAIT if self._supervisor is None else END_WAIT)
+        if self._supervisor is not None and (stopped or not self._channel.closed):
+            with suppress(ProcessLookupError):
+                os.kill(self._supervisor, signal.SIGKILL)  # its members die with it
             self._drain(END_WAIT)
 
     def _drain(self, patience: float) -> None:

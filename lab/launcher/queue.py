@@ -36,6 +36,7 @@ _LOOK = 0.1  # seconds between looks while waiting
 
 CANCELLED_EARLY = "cancelled before it began"
 UNANSWERED = "stopped by the user; the process that carried it out did not answer and was ended"
+STOPPED = "the process that carries it out is stopped by a signal, as SIGSTOP does: let it continue, or cancel this run"
 KILLED = "the process that carried it out was killed, and the run with it"
 
 
@@ -43,7 +44,7 @@ KILLED = "the process that carried it out was killed, and the run with it"
 class Launch:
     """A run as the queue sees it.
 
-    state: the run's status; "queued" until it begins. message: why it ended as it did, or why it still waits. name:
+    state: the run's status; "queued" until it begins. message: why it ended as it did, or does not go on. name:
     what its wisher calls it. steps_done counts whole steps. cancelling: somebody asked to stop it while it went on.
     """
 
@@ -136,7 +137,9 @@ class LaunchQueue:
             return False
         for run_id in self._markers.taken("busy"):
             asked, worker = self._markers.asked_to_stop(run_id), self._markers.worker_of(run_id)
-            if worker is not None and asked is not None and asked < time.time() - self._answer_within:
+            if worker is None or asked is None:
+                continue
+            if asked < time.time() - self._answer_within or worker.is_stopped():
                 end_worker(worker)
         while True:
             lock = WorkerLock.take(self.store.root)
@@ -225,7 +228,11 @@ class LaunchQueue:
         )  # fmt: skip
 
     def _message(self, info: RunInfo) -> str:
-        return info.message or (why_none_starts(self.store.root) if info.status == "queued" else "")
+        """Why it ended as it did, why it still waits, or why it does not go on."""
+        if info.status == "queued":
+            return info.message or why_none_starts(self.store.root)
+        worker = self._markers.worker_of(info.id) if info.status == "running" else None
+        return STOPPED if worker is not None and worker.is_stopped() else info.message
 
 
 def _steps_so_far(folder: Path) -> int:

@@ -47,6 +47,12 @@ class Owner:
         started = psutil.Process().create_time()
         return cls(os.getpid(), started, socket.gethostname(), started - psutil.boot_time())
 
+    def is_stopped(self) -> bool:
+        """Whether a signal such as SIGSTOP keeps it from going on; False of one on another host."""
+        from engine.processes.stopped import is_stopped
+
+        return self.host == socket.gethostname() and not self.is_gone() and is_stopped(self.pid)
+
     def is_gone(self) -> bool:
         """Whether it has certainly ended; of a process on another host nobody here can tell."""
         import psutil

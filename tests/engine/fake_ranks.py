@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import signal
@@ -15,6 +16,8 @@ import torch
 import torch.distributed as dist
 
 from engine.processes.worker_process import MemberContext
+
+NEW_NETWORK, NEW_NAME = 0x40000000, 0x04000000  # CLONE_NEWNET, CLONE_NEWUTS
 
 
 def join(ctx: MemberContext) -> None:
@@ -39,6 +42,19 @@ def sums(ctx: MemberContext) -> None:
     """One real all-reduce."""
     join(ctx)
     ctx.emit({"sum": all_reduce(ctx)})
+
+
+def sums_elsewhere(ctx: MemberContext) -> None:
+    """One all-reduce in the network of the process `payload["pid"]`, on a machine that is called `hostname`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    name = ctx.payload["hostname"].encode()
+    with Path(f"/proc/{ctx.payload['pid']}/ns/net").open() as there:
+        for failed in (
+            libc.setns(there.fileno(), NEW_NETWORK), libc.unshare(NEW_NAME), libc.sethostname(name, len(name)),
+        ):  # fmt: skip
+            if failed:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    sums(ctx)
 
 
 def counts(ctx: MemberContext) -> None:
@@ -190,6 +206,8 @@ def leaves_a_file(ctx: MemberContext) -> None:
 
 def works_then_finishes(ctx: MemberContext) -> None:
     """Rank 0 ends at once, the others work longer than the patience with hangs, but visibly."""
+    if ctx.payload.get("hello"):
+        ctx.emit({"pid": os.getpid(), "supervisor": os.getppid()})
     deadline = time.monotonic() + ctx.payload["seconds"] * (ctx.index > 0)
     while time.monotonic() < deadline:
         ctx.status.action(b"working")

@@ -13,7 +13,7 @@ import pytest
 
 from engine.processes.fork_server import client
 from engine.processes.launch import RunCancelled, RunFailed, shutdown, warm
-from tests.engine.launching import Sabotage, failure_of, left, members, run
+from tests.engine.launching import LIMIT, Sabotage, failure_of, left, members, run
 
 pytestmark = pytest.mark.usefixtures("importable_targets")
 
@@ -164,6 +164,54 @@ def test_a_fork_server_killed_between_runs_is_replaced_unnoticed(tmp_path: Path)
         assert server is not None
         os.kill(server.process.pid, signal.SIGKILL)
     assert len(run(tmp_path, members(2, "sums"))) == 2
+
+
+@pytest.mark.timed
+def test_a_stopped_supervisor_is_named_and_its_run_ended(tmp_path: Path) -> None:
+    sabotage = Sabotage(3, lambda pids, supervisor: os.kill(supervisor, signal.SIGSTOP))
+    failure = failure_of(tmp_path, sabotage, members(3, "troubled"))
+    assert failure.member == "the supervisor"
+    assert "was stopped by a signal such as SIGSTOP" in failure.cause
+
+
+@pytest.mark.timed
+def test_a_supervisor_that_is_stopped_only_for_a_moment_goes_on(tmp_path: Path) -> None:
+    def strike(pids: list[int], supervisor: int) -> None:
+        os.kill(supervisor, signal.SIGSTOP)
+        threading.Timer(0.5, os.kill, (supervisor, signal.SIGCONT)).start()
+
+    events = run(tmp_path, members(2, "works_then_finishes", seconds=1.0, hello=True), Sabotage(2, strike))
+    assert len(events) == 2
+
+
+@pytest.mark.timed
+def test_a_fork_server_stopped_between_runs_is_named_and_the_next_run_starts_another(tmp_path: Path) -> None:
+    for _ in range(2):  # one at rest, then one that has only just begun
+        warm()
+        server = client._state.server
+        assert server is not None
+        os.kill(server.process.pid, signal.SIGSTOP)
+        at = time.monotonic()
+        with pytest.raises(RunFailed, match="the fork server was stopped by a signal such as SIGSTOP"):
+            run(tmp_path, members(2, "sums"))
+        assert time.monotonic() - at < LIMIT
+        assert not left([server.process.pid])
+    assert len(run(tmp_path, members(2, "sums"))) == 2
+
+
+@pytest.mark.timed
+def test_a_fork_server_that_is_stopped_while_a_run_goes_on_is_no_reason_to_end_that(tmp_path: Path) -> None:
+    servers = []
+
+    def strike(pids: list[int], supervisor: int) -> None:
+        servers.append(psutil.Process(supervisor).ppid())
+        os.kill(servers[0], signal.SIGSTOP)
+
+    try:
+        who = members(2, "works_then_finishes", seconds=2.0, hello=True)
+        assert len(run(tmp_path, who, Sabotage(2, strike))) == 2
+    finally:
+        os.kill(servers[0], signal.SIGCONT)
 
 
 @pytest.mark.timed

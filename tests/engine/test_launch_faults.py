@@ -121,7 +121,7 @@ def test_a_deadlock_lists_who_waits_for_what_though_one_has_finished(tmp_path: P
 
 def test_a_rank_that_spins_is_ended_by_the_longer_limit(tmp_path: Path) -> None:
     who = members(2, "troubled", culprit=1, trouble="spins")
-    failure = failure_of(tmp_path, Sabotage(2), who, hang_seconds=0.3, spin_seconds=1.0)
+    failure = failure_of(tmp_path, Sabotage(2), who, hang_seconds=0.3, spin_seconds=0.2)
     assert failure.member == "rank 1 (data 1)"
     assert "in spins" in failure.traceback
 

@@ -28,6 +28,11 @@ RANK_ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     # `torch.cuda.is_available()` answers without starting CUDA, which no fork survives.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    # The members of a run are on one machine. Left to itself, gloo binds to whatever the name of the machine resolves
+    # to: to nothing without a network, to an address of a VPN or a Wi-Fi that may vanish, or to what a variable says
+    # that was set for some cluster. The loopback interface is there on every machine, and stays.
+    "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0",
+    "GLOO_DEVICE_TRANSPORT": "TCP" if sys.platform == "linux" else "UV",
 }
 
 
@@ -160,6 +165,16 @@ def open_run(preload: Sequence[str] = ()) -> Iterator[tuple[socket.socket, ForkS
         with state.lock:
             state.runs.discard(sock)
         sock.close()
+
+
+def give_up(server: ForkServer) -> None:
+    """End a server that does not answer, so that the next run starts a new one; not while other runs live by it."""
+    with _state.lock:
+        if len(_state.runs) > 1:
+            return
+        server.close()
+        if _state.server is server:
+            _state.server = None
 
 
 def _discard(state: _State, server: ForkServer) -> None:

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import platform
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 NEEDED = ("torch", "numpy", "pydantic", "rich", "tomli-w", "psutil", "pyarrow", "plotly")
 ENOUGH_MEMORY = 2e9  # bytes; eight ranks of the demo take about half of it
 ENOUGH_DISK = 2e8
+CONNECTS_WITHIN = 2.0  # seconds; a firewall may drop what it forbids without a word
 
 
 def checks() -> Iterator[Check]:
@@ -124,7 +126,27 @@ def processes() -> Check:
 def _advice(failure: str) -> str:
     if "No module named" in failure or "ImportError" in failure:
         return "pip install --force-reinstall torch"
-    return "look for a firewall or a sandbox that forbids connections between processes of this machine"
+    if trouble := loopback_trouble():
+        look_for = "look for a firewall or a sandbox that forbids it, or a loopback interface that is down"
+        return f"a connection inside this machine failed too ({trouble}): {look_for}"
+    return "connections inside this machine work, so no firewall is in the way: please report what was found here"
+
+
+def loopback_trouble() -> str:
+    """Why no two sockets of this machine can connect; "" if they can, over IPv4 or over IPv6."""
+    troubles = []
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        try:
+            with socket.socket(family) as server, socket.socket(family) as client:
+                server.bind((address, 0))
+                server.listen()
+                client.settimeout(CONNECTS_WITHIN)
+                client.connect(server.getsockname())
+        except OSError as error:
+            troubles.append(f"{address}: {error.strerror or error}")
+        else:
+            return ""
+    return "; ".join(troubles)
 
 
 def add_ranks(ctx: MemberContext) -> None:
@@ -132,9 +154,9 @@ def add_ranks(ctx: MemberContext) -> None:
     import torch
     import torch.distributed as dist
 
-    rank = int(ctx.payload["rank"])
-    address = f"file://{ctx.rendezvous}"
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=ctx.size)
-    number = torch.tensor([rank + 1.0])
+    from engine.communication.groups import meet
+
+    meet(ctx.rendezvous, ctx.index, ctx.size)
+    number = torch.tensor([ctx.index + 1.0])
     dist.all_reduce(number)
     ctx.emit({"sum": number.item()})

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import FileStore
 
+from engine.communication.groups import meet
 from engine.processes.root_cause import is_communication_error
 from engine.processes.worker_process import MemberContext
 from lab.learning.exercises.exercise import described
@@ -24,8 +24,7 @@ MOST_DIMS = 8
 def connected(context: MemberContext) -> Iterator[None]:
     """All members of the run as one gloo group."""
     context.status.waiting()
-    store = FileStore(context.rendezvous, context.size)
-    dist.init_process_group("gloo", store=store, rank=context.index, world_size=context.size, timeout=TIMEOUT)
+    meet(context.rendezvous, context.index, context.size, TIMEOUT)
     context.status.computing()
     yield  # the process ends without taking the group down, which can wait for peers that are gone
 
