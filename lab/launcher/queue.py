@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.plain_file import lines_of, open_plain
 from lab.launcher.markers import Markers
 from lab.launcher.worker_lock import WorkerLock, end_worker, why_none_starts
 from lab.store.folder import RunInfo, Status, read_entry
@@ -231,8 +232,9 @@ class LaunchQueue:
 def _steps_so_far(folder: Path) -> int:
     """Whole steps of a run that goes on: a line each."""
     try:
-        return (folder / "live" / "metrics.jsonl").read_bytes().count(b"\n")
-    except OSError:
+        with open_plain(folder / "live" / "metrics.jsonl") as file:
+            return sum(line.endswith(b"\n") for line in lines_of(file))
+    except (OSError, ValueError):
         return 0
 
 

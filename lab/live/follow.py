@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from engine.job.errors import JobRefused
 from engine.job.job import Job
+from engine.plain_file import GROWN, read_plain
 from engine.processes.status.board import Note, read_board
 from engine.recording.live_files import live_reference_path, status_path
 from engine.recording.tables import metric_from
@@ -83,7 +84,7 @@ class LiveRun:
                 self._newest = from_lines(lines, self._metrics.rows)
         if not self._reference:
             with suppress(*_DAMAGE):
-                found = json.loads(live_reference_path(self._folder).read_bytes())
+                found = json.loads(read_plain(live_reference_path(self._folder), GROWN))
                 self._reference = tuple(map(float, found["losses"]))
 
     def _is_news(self, step: int) -> bool:

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.machine import free_memory
 from lab.running.execution import Execution, OnProgress, reference_file
 from lab.store.clusters import check_on, find_cluster
 from lab.store.folder import RunInfo
@@ -50,9 +51,7 @@ def checked(
     rules.check(job)
     if job.hardware.cluster:
         check_on(job, find_cluster(job.hardware.cluster, store))
-    import psutil
-
-    rules.check_here(job, bytes_needed(job, parity, store or Store()), psutil.virtual_memory().available)
+    rules.check_here(job, bytes_needed(job, parity, store or Store()), free_memory())
     if by_hand is None:
         return CheckedJob(job=job, parity=parity)
     from engine.program.handwritten import checked_program

@@ -131,10 +131,10 @@ class Execution:
         backend = choose_backend(self.job.world_size, usable_gpus())
         self.info = replace(self.info, backend=backend.name, device=backend.device, backend_reason=backend.reason)
         self.store.write(self.info)
-        (self.folder / "program.txt").write_text(self.program.text(), encoding="utf-8")
+        write_whole(self.folder / "program.txt", self.program.text())
         if self.job.hardware.cluster:
             described = find_cluster(self.job.hardware.cluster, self.store).to_toml()
-            (self.folder / "cluster.toml").write_text(described, encoding="utf-8")
+            write_whole(self.folder / "cluster.toml", described)
         reference = reference_file(self.job, self.store) if self.parity else None
         if reference is not None and (kept := kept_losses(reference)) is not None:
             self._on_reference(kept)

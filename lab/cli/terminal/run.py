@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from engine.job.job import Model
 from engine.job.mesh import Mesh, mesh_of
 from engine.job.rules import notes
 from engine.job.schedules import SCHEDULES
+from engine.machine import cores
 from engine.model.family import family_of
 from engine.program.kinds import KINDS
 from lab.cli.terminal import simulated
@@ -288,5 +288,5 @@ def _waiting(run: Run) -> Text | None:
     step = analysis.typical_step(run.recording)
     share = None if step is None or run.info.device != "cpu" else analysis.core_wait(run.recording, step)
     words = [] if share is None else [f"{percent(share)} of computing was waiting for a core: {WAITING_FOR_CORE}."]
-    words.append(shared_cores(run.job.world_size, int(run.info.environment.get("cpu_count", os.cpu_count() or 1))))
+    words.append(shared_cores(run.job.world_size, int(run.info.environment.get("cpu_count", cores()))))
     return Text(" ".join(filter(None, words)), style="dim") if any(words) else None
