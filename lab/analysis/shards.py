@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import prod
 from typing import Literal
 
-from engine.job.errors import JobRefused, Unknown
+from engine.job.errors import JobRefused, Unknown, told
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.model.buckets import Bucket, lane_buckets
@@ -85,7 +85,7 @@ def layout(job: Job, unit: str) -> Layout:
     every = [name for lane in range(job.plan.pp) for name in lane_units(job, lane)]
     if unit not in every:
         shown = every if len(every) <= 6 else [*every[:4], "…", every[-1]]
-        raise JobRefused(f"there is no unit {unit!r} in this job: use one of {', '.join(dict.fromkeys(shown))}.")
+        raise JobRefused(f"there is no unit {told(unit)} in this job: use one of {', '.join(dict.fromkeys(shown))}.")
     lane = next(z for z in range(job.plan.pp) if unit in lane_units(job, z))
     bucket = next(b for b in lane_buckets(job, lane) if unit in b.units)
     places, own = _flat(job, bucket, lane)

@@ -251,9 +251,19 @@ def _created(run_id: str) -> str:
         return ""
 
 
+def _plain(value: Any) -> Any:
+    """Without the lone surrogates that Python puts for bytes of a command or a path that are not UTF-8: no JSON reader
+    takes them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
 def write_info(folder: Path, info: RunInfo) -> None:
     """Replaces `run.json` in one step, so that a reader never sees half of it."""
-    path, text = folder / "run.json", json.dumps(asdict(info), indent=2)
+    path, text = folder / "run.json", json.dumps(_plain(asdict(info)), indent=2)
     try:
         write_whole(path, text)
     except OSError as error:
