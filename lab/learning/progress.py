@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from engine.plain_file import RECORD, NotPlain, read_text
+from engine.plain_file import RECORD, read_text
 from engine.whole_file import write_whole
 from lab.store.store import StoreError, default_root
 
@@ -84,7 +84,7 @@ class Learner:
             return {kind: _entries(found.get(kind, {})) for kind in KINDS}
         except FileNotFoundError:
             pass
-        except (NotPlain, ValueError, RecursionError):
+        except (ValueError, RecursionError):
             self._put_aside()
         return {kind: {} for kind in KINDS}
 

@@ -292,7 +292,7 @@ def test_runs_lists_newest_first_with_corrupt_ones_and_their_reason(
 
 
 def test_a_reader_that_has_had_enough_is_no_error() -> None:
-    line = f"{sys.executable} -m lab.cli.parser program --pp 4 --microbatches 64 --batch 64 | head -n 1"
+    line = f"{sys.executable} -m lab.cli program --pp 4 --microbatches 64 --batch 64 | head -n 1"
     done = subprocess.run(line, shell=True, capture_output=True, text=True)
     assert done.stdout == "# each pipeline lane is run by 1 rank\n" and done.stderr == ""
 

@@ -19,7 +19,7 @@ from engine.machine import cores
 from engine.model.family import family_of
 from engine.program.kinds import KINDS
 from lab.cli.terminal import simulated
-from lab.cli.terminal.tables import MAX_WIDTH, communication, memory, memory_unit
+from lab.cli.terminal.tables import MAX_WIDTH, MIN_WIDTH, communication, memory, memory_unit
 from lab.cli.terminal.timeline import COMMUNICATION, IDLE, MARK, TextTimeline, style_of, text_timeline
 from lab.facade import Run
 from lab.store.folder import WHOLE
@@ -45,9 +45,9 @@ _LEGEND = {"forward": "forward, micro-batch 0", COMMUNICATION: "communicating", 
 
 def show(run: Run, console: Console, replay: Run | None = None) -> None:
     """Prints the summary of a run, as much of it as there is. replay: the same run on a cluster, shown beside it."""
-    if console.width > MAX_WIDTH:
-        console.width = MAX_WIDTH
-    for part in _parts(run, console.width, replay):
+    width = min(console.width, MAX_WIDTH)
+    for part in _parts(run, width, replay):
+        console.width = max(width, MIN_WIDTH) if isinstance(part, _Tables) else width
         console.print(part, highlight=False)
 
 
@@ -81,10 +81,14 @@ def _sections(run: Run, summary: Row, width: int, replay: Run | None) -> Iterato
         name = f"Time, {how} on cluster {replay.summary['cluster']}"
         took = Text(f"{seconds(replay.summary['step_seconds'])} a step there", style="dim")
         yield from _section(name, took, _timeline(replay, width), simulated.bubble(replay.summary))
-    yield from _section(
-        f"Memory of each rank, {memory_unit(summary)[0]}", memory(summary, width, run.info.resident_bytes)
-    )
-    yield from _section("Sent by one rank in one step", communication(summary))
+    yield Text(f"Memory of each rank, {memory_unit(summary)[0]}", style="bold")
+    yield _Tables(memory(summary, width, run.info.resident_bytes), (0, 0, 1, 2))
+    yield Text("Sent by one rank in one step", style="bold")
+    yield _Tables(communication(summary), (0, 0, 1, 2))
+
+
+class _Tables(Padding):
+    """What is drawn at least `MIN_WIDTH` wide: a terminal with less breaks its lines, where rich would cut numbers."""
 
 
 def _section(title: str, *content: RenderableType | None) -> Iterator[RenderableType]:
