@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+_NOTHING = 4096  # bytes free: a disk with less takes no file
 _LONGEST = 180
 """Bytes of a name that its draft keeps; file systems take 255."""
 
@@ -34,13 +35,28 @@ def whole_file(path: Path) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     draft = target.with_name(f".{_shortened(target.name)}.{os.getpid()}-{os.urandom(4).hex()}.part")
     try:
-        yield draft
+        with _full_disk_told(target):
+            yield draft
         if there is not None:
             with suppress(OSError):  # a draft of somebody else's file; who may read it stays as it was if that can be
                 draft.chmod(stat.S_IMODE(there.st_mode))
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _full_disk_told(path: Path) -> Iterator[None]:
+    """Libraries that write by themselves, as torch does, tell of a full disk by errors of their own."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        state = os.statvfs(path.parent)
+        if state.f_bavail * state.f_frsize < _NOTHING:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        raise
 
 
 def write_whole(path: Path, text: str) -> None:

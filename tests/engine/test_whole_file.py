@@ -91,3 +91,16 @@ def test_the_longest_name_a_disk_takes_can_be_written(tmp_path: Path) -> None:
     path = tmp_path / ("é" * 127)
     write_whole(path, "new")
     assert path.read_text() == "new"
+
+
+def test_a_full_disk_is_told_whatever_a_library_says_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        with whole_file(tmp_path / "file"):
+            raise RuntimeError("basic_ios::clear: iostream error")  # as torch says
+
+    with pytest.raises(RuntimeError, match="iostream"):
+        fail()
+    full = os.statvfs_result((4096, 4096, 16, 0, 0, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: full)
+    with pytest.raises(OSError, match="No space left on device"):
+        fail()
