@@ -26,7 +26,7 @@ def _choose() -> tuple[list[cached_runs.Key], str]:
     told = _not_comparable({entry.info.id: entry.info for entry in entries if entry.info.id not in infos}, list(infos))
     ids = choose_some("runs", "Runs", list(infos), lambda one: cached_runs.called(infos[one]), MOST_COMPARED)
     if told:
-        st.warning(" ".join([*told, "Choose another in its place."]))
+        st.warning(" ".join([*told, "Choose at least two runs." if len(ids) < 2 else "The others are compared."]))
         if len(ids) < 2:
             st.stop()
     if len(ids) < 2:

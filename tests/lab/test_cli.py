@@ -46,7 +46,7 @@ REFUSALS = [
     ("run --dp", "--dp needs a value"),
     ("run --tied=yes", "--tied takes no value"),
     ("run 8", "does not know what to do with '8'"),
-    ("run --partition 1,x --pp 2", "partition=1,x is not a list of whole numbers"),
+    ("run --partition 1,x --pp 2", "partition='1,x' is not a list of whole numbers"),
     ("run --partition 1,1 --pp 2", "partition=1,1 must share out layers=4"),
     ("run --job none.toml", "the job file none.toml cannot be read: No such file or directory."),
     ("run --job broken.toml", "the job file broken.toml is not TOML"),
