@@ -114,6 +114,11 @@ def _job(base: Job | str | Path | None, options: dict[str, Any]) -> Job:
 
 def _by_hand(program: Program | None, options: dict[str, Any]) -> Program | Written | None:
     """What is to be run in place of what the plan compiles to; a schedule among the options is taken out of them."""
+    if program is not None:
+        from engine.program.program import Program
+        from lab.running.arguments import one_of
+
+        one_of("program", program, (Program,), "a Program, as `Program.parse` makes it")
     schedule = options.get("schedule")
     if not callable(schedule) and not (isinstance(schedule, str) and len(schedule.split()) > 1):
         return program  # the schedule, if there is one, is named

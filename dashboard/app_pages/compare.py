@@ -8,20 +8,27 @@ from dashboard.data import cached_runs
 from dashboard.launching.no_runs import no_runs
 from dashboard.page import timeline_window
 from dashboard.page.query_params import choose, choose_some
-from dashboard.page.render import in_markdown
+from dashboard.page.render import escaped, in_link, in_markdown
 from dashboard.runs import comparison
 from engine.job.errors import JobRefused
 from lab.analysis.comparison.lines import MOST_COMPARED, refuse
 from lab.store.clusters import cluster_names
+from lab.store.folder import RunInfo
 from lab.store.stored_run import RunCorrupt
 
 
 def _choose() -> tuple[list[cached_runs.Key], str]:
     """The runs, the baseline first, and the cluster that all are replayed on, "" for times as they are."""
-    infos = {entry.info.id: entry.info for entry in cached_runs.entries() if entry.digest.get("steps")}
+    entries = cached_runs.entries()
+    infos = {entry.info.id: entry.info for entry in entries if entry.digest.get("steps")}
     if not infos:
         no_runs()
+    told = _not_comparable({entry.info.id: entry.info for entry in entries if entry.info.id not in infos}, list(infos))
     ids = choose_some("runs", "Runs", list(infos), lambda one: cached_runs.called(infos[one]), MOST_COMPARED)
+    if told:
+        st.warning(" ".join([*told, "Choose at least two runs." if len(ids) < 2 else "The others are compared."]))
+        if len(ids) < 2:
+            st.stop()
     if len(ids) < 2:
         st.info("Choose at least two runs, here or in the table of runs.", icon=":material/compare_arrows:")
         st.stop()
@@ -34,6 +41,20 @@ def _choose() -> tuple[list[cached_runs.Key], str]:
         }
         cluster = choose("cluster", "Times", list(words), words.__getitem__)
     return [cached_runs.key_of(one) for one in (base, *[other for other in ids if other != base])], cluster
+
+
+def _not_comparable(others: dict[str, RunInfo], whole: list[str]) -> list[str]:
+    """Of each run that the link names and that cannot be compared: why."""
+    told = []
+    for wished in filter(None, st.query_params.get("runs", "").split(",")):
+        if wished in others and others[wished].status == "corrupt":
+            damage = in_markdown(others[wished].message.rstrip("."))
+            told.append(f"The folder of run {escaped(wished)} is damaged: {damage}.")
+        elif wished in others:
+            told.append(f"Run {escaped(wished)} has completed no step ({others[wished].status}).")
+        elif wished not in whole:
+            told.append(f"The link names a run that is not in this store: {in_link(wished)}.")
+    return told
 
 
 st.title("Compare")

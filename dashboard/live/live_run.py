@@ -12,6 +12,7 @@ from dashboard.launching.no_runs import no_runs
 from dashboard.launching.queue_actions import queue
 from dashboard.page.error_box import in_words
 from dashboard.page.query_params import choose
+from dashboard.page.render import in_link
 from lab.live import LiveRun, Snapshot
 from lab.store.folder import Status
 from lab.store.store import Store
@@ -42,8 +43,12 @@ def choose_live() -> Wish:
     infos = {entry.info.id: entry.info for entry in cached_runs.entries()}
     if not infos:
         no_runs()
+    wished = st.query_params.get("live")
+    if wished and wished not in infos:
+        st.warning(f"The link names a run that is not in this store: {in_link(wished)}. Another one is shown.")
     going = [run_id for run_id, info in infos.items() if info.status == "running"]
-    shown = list(dict.fromkeys([*ours, *going, *list(infos)[:20]]))
+    kept = [run_id for run_id in (wished, st.session_state.get("chosen live")) if run_id in infos]
+    shown = list(dict.fromkeys([*ours, *going, *list(infos)[:20], *kept]))
     words = {run_id: cached_runs.called(infos[run_id]) for run_id in shown if run_id in infos}
     chosen = choose("live", "Run", list(words), words.__getitem__, default=next(iter(words)))
     return Wish(chosen, chosen in ours, infos[chosen].status)

@@ -10,7 +10,7 @@ from dashboard.launching import launched_together
 from dashboard.launching.queue_actions import queue
 from dashboard.live.live_figures import losses_figure, memory_now_figure
 from dashboard.live.live_run import Wish, snapshot
-from dashboard.page.error_box import in_words
+from dashboard.page.error_box import in_words, of_run
 from dashboard.page.navigation import go
 from dashboard.page.query_params import set_choice
 from dashboard.page.render import escaped, figure, in_markdown, theme
@@ -41,7 +41,12 @@ def show(wish: Wish, goes_on: bool, live: bool) -> None:
     if now.info.status == "queued":
         _waits(queue().get(wish.run_id))
         return
-    _headline(now, wish.queued and queue().get(wish.run_id).cancelling)
+    with of_run(wish.run_id):
+        _headline(now, wish.queued and queue().get(wish.run_id).cancelling)
+        _draw(now, live)
+
+
+def _draw(now: Snapshot, live: bool) -> None:
     _numbers(now)
     _step(now)
     left, right = st.columns([3, 2])

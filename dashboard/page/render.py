@@ -56,6 +56,11 @@ def in_markdown(message: str) -> str:
     return escaped(text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]} …")
 
 
+def in_link(name: str) -> str:
+    """What a link says, in quotes and letter for letter; of a very long one the beginning."""
+    return escaped(repr(name[:60]))
+
+
 def escaped(text: str) -> str:
     """Text as Markdown that shows it letter for letter, whatever a run is called."""
     return re.sub(r"([\\`*_{}\[\]()#+\-.!|~<>$:^&=])", r"\\\1", text)

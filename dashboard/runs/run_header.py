@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.data import cached_runs
 from dashboard.launching.no_runs import no_runs
 from dashboard.page.query_params import choose, set_choice
-from dashboard.page.render import escaped, in_markdown
+from dashboard.page.render import in_link, in_markdown
 from dashboard.runs.downloads import downloads
 from engine.job.errors import JobRefused
 from lab import analysis
@@ -44,9 +44,7 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
     infos = {entry.info.id: entry.info for entry in entries}
     default = next((entry.info.id for entry in entries if entry.digest.get("steps")), entries[0].info.id)
     if (wished := st.query_params.get("run")) and wished not in infos:
-        st.warning(
-            f"The link names a run that is not in this store: {escaped(repr(wished[:60]))}. Another one is shown."
-        )
+        st.warning(f"The link names a run that is not in this store: {in_link(wished)}. Another one is shown.")
     run_id = choose("run", "Run", list(infos), lambda one: cached_runs.called(infos[one]), default)
     key = cached_runs.key_of(run_id)
     run = _readable(cached_runs.run_of(key))

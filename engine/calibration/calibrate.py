@@ -6,17 +6,15 @@ Its devices are the processor's cores, which ranks share. Real processes time th
 
 from __future__ import annotations
 
-import os
 import platform
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import psutil
-
 from engine.calibration.fitting import Event, fit_device, fit_link
 from engine.cluster.cluster import Cluster, Nodes, checked
 from engine.execution.session import PRELOAD
+from engine.machine import cores, total_memory
 from engine.processes.launch import Member, launch
 from engine.whole_file import write_whole
 
@@ -50,11 +48,6 @@ def calibrate(folder: Path, on_progress: Callable[[str], None] | None = None) ->
     return cluster
 
 
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def save(cluster: Cluster, path: Path) -> None:
     """Writes the cluster where `load_cluster` finds it; a reader sees the old file or the new one, never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +57,7 @@ def save(cluster: Cluster, path: Path) -> None:
 def describe(events: Sequence[Event], count: int) -> Cluster:
     """The cluster of `count` cores that explains what the processes found best."""
     link = fit_link(events, count)
-    device = fit_device(events, f"one core ({platform.machine()})", psutil.virtual_memory().total // count)
+    device = fit_device(events, f"one core ({platform.machine()})", total_memory() // count)
     return checked(
         Cluster(
             name=NAME,

@@ -18,6 +18,8 @@ import pydantic
 import tomli_w
 from pydantic import Field
 
+from engine.job.errors import told
+from engine.job.file_name import file_of
 from engine.job.toml_file import read_toml
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -209,7 +211,7 @@ def load_cluster(name_or_path: str | Path, folders: Iterable[Path] = ()) -> Clus
 
     Raises `ValueError` with the nearest known name, or the field that is wrong.
     """
-    path = Path(name_or_path)
+    path = file_of(name_or_path) if isinstance(name_or_path, str) else name_or_path
     if path.suffix == ".toml":
         return _read(path)
     known = cluster_files(folders)
@@ -217,7 +219,7 @@ def load_cluster(name_or_path: str | Path, folders: Iterable[Path] = ()) -> Clus
         return _read(known[str(name_or_path)])
     near = difflib.get_close_matches(str(name_or_path), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? The known ones are" if near else "use the path of a .toml file, or one of"
-    raise ValueError(f"there is no cluster called {str(name_or_path)!r}: {hint} {', '.join(known)}.")
+    raise ValueError(f"there is no cluster called {told(str(name_or_path))}: {hint} {', '.join(known)}.")
 
 
 def cluster_files(folders: Iterable[Path] = ()) -> dict[str, Path]:
@@ -257,7 +259,7 @@ def _sentence(error: pydantic.ValidationError) -> str:
         "bool": "true or false", "string": "text",
     }  # fmt: skip
     fallback = next((words for start, words in kinds.items() if kind.startswith(start)), first["msg"])
-    return f"{name}={first['input']!r} is not valid: use {wanted.get(kind, fallback)}."
+    return f"{name}={told(first['input'])} is not valid: use {wanted.get(kind, fallback)}."
 
 
 @cache

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pydantic
 import tomli_w
 
 from engine.job.axes import AXES, dividing, sharding_axis
-from engine.job.errors import JobRefused
+from engine.job.errors import JobRefused, told
 from engine.job.families import FAMILIES
+from engine.job.file_name import as_text
 from engine.job.precision import PRECISIONS, Precision
 from engine.job.registry import Registry
 from engine.job.schedules import SCHEDULES
@@ -208,6 +209,8 @@ class Job:
         Raises `JobRefused` for an unknown name or a value of the wrong type. The rules between knobs are
         `engine.job.rules.check`.
         """
+        if base is not None and not isinstance(base, Job):
+            raise JobRefused(f"job={told(base)} is not valid: use a Job, or the path of a TOML file.")
         home = {f.name: part for part, kind in _PARTS.items() for f in fields(kind)}
         changes: dict[str, dict[str, Any]] = {part: _values(getattr(base or cls(), part)) for part in _PARTS}
         for name, value in options.items():
@@ -217,7 +220,9 @@ class Job:
             if name not in home:
                 near = difflib.get_close_matches(name, home, n=1, cutoff=0.5)
                 hint = f": did you mean {near[0]}?" if near else f": the options are {', '.join(home)}."
-                raise JobRefused(f"there is no option called {name!r}{hint}")
+                raise JobRefused(f"there is no option called {told(name)}{hint}")
+            if name in _FILES and isinstance(value, str):
+                value = as_text(value)
             changes[home[name]] = {**changes[home[name]], name: value}
         return cls(**{part: _typed(part, changes[part]) for part in _PARTS})
 
@@ -232,10 +237,10 @@ class Job:
         tables_known = ", ".join(f"[{part}]" for part in _PARTS)
         for part, values in tables.items():
             if part not in _PARTS or not isinstance(values, dict):
-                raise JobRefused(f"the job file {path} has {part!r}: its tables are {tables_known}.")
+                raise JobRefused(f"the job file {path} has {told(part)}: its tables are {tables_known}.")
             for name in values:
                 if name not in {f.name for f in fields(_PARTS[part])} and not (part == "plan" and name in AXES):
-                    raise JobRefused(f"the job file {path} has {name!r} in [{part}], where it does not belong.")
+                    raise JobRefused(f"the job file {path} has {told(name)} in [{part}], where it does not belong.")
             options |= values
         return cls.from_options(**(options | overrides))
 
@@ -245,6 +250,7 @@ class Job:
         return tomli_w.dumps(tables)
 
 
+_FILES = ("text", "cluster")
 _PARTS: dict[str, type[Any]] = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware}
 
 
@@ -255,17 +261,17 @@ def _degrees(axes: str) -> tuple[tuple[str, int], ...]:
     names = [match[1] for match in found if match]
     if None in found or len(set(names)) < len(names):
         raise JobRefused(
-            f"axes={axes!r} is not valid: use NAME=DEGREE for each axis, such as {names[0] if names else 'rp'}=2."
+            f"axes={told(axes)} is not valid: use NAME=DEGREE for each axis, such as {names[0] if names else 'rp'}=2."
         )
     if taken := [name for name in names if name in AXES and AXES[name].built_in]:
-        raise JobRefused(f"axes={axes!r} names {taken[0]}, which has an option of its own: use {taken[0]}=N.")
+        raise JobRefused(f"axes={told(axes)} names {taken[0]}, which has an option of its own: use {taken[0]}=N.")
     return tuple((match[1], int(match[2])) for match in found if match)
 
 
 def _with_degree(axes: str, name: str, degree: object) -> str:
     """`Plan.axes` with another degree for one of them."""
     if not isinstance(degree, int) or isinstance(degree, bool) or degree < 1:
-        raise JobRefused(f"{name}={degree!r} is not valid: use a whole number from 1 on.")
+        raise JobRefused(f"{name}={told(degree)} is not valid: use a whole number from 1 on.")
     others = {known: value for known, value in (_degrees(axes) if axes else ()) if known != name}
     return further_axes(others | {name: degree})
 
@@ -281,15 +287,15 @@ def _typed(part: str, values: dict[str, Any]) -> Any:
         if not isinstance(values[name], str) or values[name] not in CHOICES[name]:
             *others, last = CHOICES[name].names
             choices = f"{', '.join(others)} or {last}" if others else last
-            raise JobRefused(f"{name}={values[name]!r} is not valid: use {choices}.")
+            raise JobRefused(f"{name}={told(values[name])} is not valid: use {choices}.")
+    for name, value in values.items():
+        if isinstance(value, bool) and _kinds(part)[name] in (int, float):  # Python counts with them
+            raise JobRefused(f"{name}={value} is not valid: use {_wanted(part, name)}.")
     try:
         return _adapter(part).validate_python(values)
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        wanted = next((words for start, words in _WANTED.items() if first["type"].startswith(start)), first["msg"])
-        choices = first.get("ctx", {}).get("expected", "").replace("'", "")
-        raise JobRefused(f"{name}={values[name]!r} is not valid: use {choices or wanted}.") from error
+        name = str(error.errors()[0]["loc"][0])
+        raise JobRefused(f"{name}={told(values[name])} is not valid: use {_wanted(part, name)}.") from error
 
 
 @cache
@@ -297,12 +303,26 @@ def _adapter(part: str) -> pydantic.TypeAdapter[Any]:
     return pydantic.TypeAdapter(_PARTS[part])  # dear to make
 
 
-_WANTED = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "string": "text",
-    "tuple": "whole numbers, such as 2,2",
+@cache
+def _kinds(part: str) -> dict[str, Any]:
+    return get_type_hints(_PARTS[part])
+
+
+def _wanted(part: str, name: str) -> str:
+    """What a field takes, in words of ours."""
+    kind = _kinds(part)[name]
+    if choices := get_args(kind) if get_origin(kind) is Literal else ():
+        return f"{', '.join(choices[:-1])} or {choices[-1]}"
+    return _WANTED[kind]
+
+
+_WANTED: dict[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    str | None: "text",
+    tuple[int, ...] | None: "whole numbers, such as 2,2",
 }
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.job.axes import AXES, dividing
-from engine.job.errors import JobRefused, Unknown
+from engine.job.errors import MOST_TOLD, JobRefused, Unknown, told
 from engine.job.families import FAMILIES
+from engine.job.file_name import file_of
 from engine.job.job import Job, Model, Plan
 from engine.job.nearest import nearest_multiples
 from engine.job.schedules import SCHEDULES
@@ -17,6 +18,9 @@ from engine.job.schedules import SCHEDULES
 MAX_LOCAL_RANKS = 128
 MAX_RANKS = 32_768  # in a simulation
 MAX_NUMBER = 10**13  # of sizes; a larger one can neither be run nor simulated, and its divisors would take long to find
+MAX_STEPS = 10**6  # the numbers of each step are kept, and their summary is read whole
+MAX_LR = 1e37  # Adam's first step is ten times that, and the largest number of fp32 is 3.4e38
+MAX_TEXT = 2**34  # bytes; each session reads the text once, to know whether it is the one of a kept reference
 MAX_LAYER_RUNS = 100_000  # forwards of a block in one step; the program of a step is a list in memory
 
 
@@ -131,26 +135,29 @@ def _plain_numbers(job: Job) -> Iterator[str]:
     whole = ("layers", "hidden", "heads", "seq", "vocab", "dp", "tp", "pp", "microbatches", "chunks")
     for name in (*whole, "bucket_kb", "steps", "batch"):
         if options[name] < 1:
-            yield f"{name}={options[name]} is too small: use 1 or more."
-    for name in ("hidden", "heads", "seq"):
-        if options[name] > MAX_NUMBER:
-            yield f"{name}={options[name]} is too large: use at most {MAX_NUMBER:,}."
+            yield f"{name}={told(options[name])} is too small: use 1 or more."
+    for name in (*whole, "bucket_kb", "prefetch", "batch", "steps"):
+        most = MAX_STEPS if name == "steps" else MAX_NUMBER
+        if options[name] > most:
+            yield f"{name}={told(options[name])} is too large: use at most {most:,}."
     if not 0 <= job.plan.zero <= 3:
-        yield f"zero={job.plan.zero} is not a ZeRO stage: use 0, 1, 2 or 3."
+        yield f"zero={told(job.plan.zero)} is not a ZeRO stage: use 0, 1, 2 or 3."
     if job.plan.prefetch < 0:
-        yield f"prefetch={job.plan.prefetch} is negative: use 0 (gather when needed) or more."
+        yield f"prefetch={told(job.plan.prefetch)} is negative: use 0 (gather when needed) or more."
     if not (math.isfinite(job.training.lr) and job.training.lr > 0):
         yield f"lr={job.training.lr} is not a positive number: use for example 0.001."
+    if job.training.lr > MAX_LR:
+        yield f"lr={job.training.lr} is too large for steps in fp32: use at most {MAX_LR:g}, for example 0.001."
     if not (math.isfinite(job.training.clip) and job.training.clip >= 0):
         yield f"clip={job.training.clip} is not a size: use 0 (never clip) or a positive number."
     if not 0 <= job.model.dropout < 1:
         yield f"dropout={job.model.dropout} is not a probability below 1: use 0 (none) or for example 0.1."
     if not 0 <= job.training.seed < 2**63:
-        yield f"seed={job.training.seed} is out of range: use 0 to {2**63 - 1}."
+        yield f"seed={told(job.training.seed)} is out of range: use 0 to {2**63 - 1}."
     order = job.plan.order.split("-")
     known = [axis.name for axis in AXES if axis.built_in or axis.name in order]
     if sorted(order) != sorted(known):
-        yield f"order={job.plan.order!r} does not name each axis once: use for example tp-dp-pp or dp-tp-pp."
+        yield f"order={told(job.plan.order)} does not name each axis once: use for example tp-dp-pp or dp-tp-pp."
 
 
 def _pipeline_rules(job: Job) -> Iterator[str]:
@@ -189,19 +196,28 @@ def _data_rules(job: Job) -> Iterator[str]:
         )
     text = job.training.text
     if text is not None:
-        if not _is_file(text):
-            yield f"text={text!r} is not a file that exists: name a readable text file."
-        elif not os.access(text, os.R_OK):
-            yield f"text={text!r} is a file you may not read: name a readable text file."
-        elif Path(text).stat().st_size < job.model.seq + 2:
-            yield f"text={text!r} is shorter than seq={job.model.seq}: use a longer file or a smaller seq."
+        yield from _text_rules(text, job.model.seq)
 
 
-def _is_file(text: str) -> bool:
+def _text_rules(text: str, seq: int) -> Iterator[str]:
+    path, name = file_of(text), f"text={told(text, 2 * MOST_TOLD)}"
+    size = _size(path)
+    if size is None:
+        yield f"{name} is not a file that exists: name a readable text file."
+    elif not os.access(path, os.R_OK):
+        yield f"{name} is a file you may not read: name a readable text file."
+    elif size < seq + 2:
+        yield f"{name} is shorter than seq={seq}: use a longer file or a smaller seq."
+    elif size > MAX_TEXT:
+        yield f"{name} has {_gigabytes(size)}: use a file of at most {_gigabytes(MAX_TEXT)}."
+
+
+def _size(path: Path) -> int | None:
+    """Of a regular file; None for anything else."""
     try:
-        return Path(text).is_file()
+        return path.stat().st_size if path.is_file() else None
     except OSError:  # such as a name that is too long
-        return False
+        return None
 
 
 def _gigabytes(nbytes: int) -> str:

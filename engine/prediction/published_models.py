@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field
 
-from engine.job.errors import JobRefused
+from engine.job.errors import JobRefused, told
 from engine.job.job import Job, Model, Training
 from engine.prediction.formulas import parameters
 
@@ -99,4 +99,4 @@ def preset(name: str) -> Preset:
         return PRESETS[name]
     near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}? There are" if near else "there are"
-    raise JobRefused(f"there is no model called {name!r}: {hint} {', '.join(PRESETS)}.")
+    raise JobRefused(f"there is no model called {told(name)}: {hint} {', '.join(PRESETS)}.")

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from engine.plain_file import RECORD, read_plain
 from engine.processes import root_cause
 from engine.processes.channel import CANCEL, DONE, EVENT, FAILED, RAISED, STARTED, Channel, Request
 from engine.processes.child_process import Child, adopt_orphans, kill_adopted, kill_all
@@ -278,6 +279,6 @@ def mark_killed(run_json: str | None) -> None:
         return
     path = Path(run_json)
     with contextlib.suppress(OSError, ValueError, TypeError):  # not there, or not ours: leave it as it is
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(read_plain(path, RECORD))
         record |= {"status": "killed", "message": "the program that started this run went away"}
         write_whole(path, json.dumps(record, indent=2))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from engine.job.errors import Unknown
+from engine.job.errors import Unknown, told
 from engine.model.unit_kinds import is_unit
 from engine.program.kinds import KINDS, Kind
 
@@ -65,7 +65,7 @@ class Action:
         for word in words:
             found = _field(word, line)
             if values.keys() & found.keys():
-                raise ValueError(f"{word!r} in {line!r} is one too many: an action has one of each.")
+                raise ValueError(f"{told(word)} in {told(line)} is one too many: an action has one of each.")
             values |= found
         return cls(KINDS[kind], **values)
 
@@ -83,7 +83,9 @@ def _field(word: str, line: str) -> dict[str, object]:
         return {"op": word}
     if all(is_unit(part) for part in word.split("..", 1)):
         return {"unit": word}
-    raise ValueError(f"cannot read {word!r} in {line!r}: expected a unit, mbN, stageN, ->ppN, <-ppN, {_OPS} or @axis.")
+    raise ValueError(
+        f"cannot read {told(word)} in {told(line)}: expected a unit, mbN, stageN, ->ppN, <-ppN, {_OPS} or @axis."
+    )
 
 
 Lanes = tuple[tuple[Action, ...], ...]
@@ -116,10 +118,10 @@ class Program:
             line = raw.split("#")[0].strip()
             if re.fullmatch(r"pipeline \d+:", line):
                 if line != f"pipeline {len(lanes)}:":
-                    raise ValueError(f"line {number}: expected 'pipeline {len(lanes)}:' here, found {line!r}.")
+                    raise ValueError(f"line {number}: expected 'pipeline {len(lanes)}:' here, found {told(line)}.")
                 lanes.append([])
             elif line and not lanes:
-                raise ValueError(f"line {number}: expected 'pipeline 0:' before the first action, found {line!r}.")
+                raise ValueError(f"line {number}: expected 'pipeline 0:' before the first action, found {told(line)}.")
             elif line:
                 try:
                     lanes[-1].append(Action.parse(line))

@@ -7,14 +7,15 @@ stays readable. Each line names its columns, since any line may be the one that 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
+from engine.plain_file import lines_of, open_plain
 from engine.recording.columns import (
     COLUMNS,
     FIRST,
@@ -76,7 +77,7 @@ def live_batches(run_dir: Path) -> Iterator[tuple[pa.Table, pa.Table]]:
     memory: list[list[Any]] = []
     with ExitStack() as stack:
         paths = sorted((run_dir / "live").glob("rank*.jsonl"))
-        files = [_live_lines(stack.enter_context(path.open(encoding="utf-8"))) for path in paths]
+        files = [_live_lines(stack.enter_context(open_plain(path))) for path in paths]
         for lines in zip_longest(*files):  # the lines of one step
             for line in filter(None, lines):
                 ops += rows_in(line, "ops")
@@ -88,8 +89,8 @@ def live_batches(run_dir: Path) -> Iterator[tuple[pa.Table, pa.Table]]:
         yield table_of_values("ops", ops), table_of_values("memory", memory)
 
 
-def _live_lines(file: Iterable[str]) -> Iterator[dict[str, Any]]:
-    for line in file:
+def _live_lines(file: BinaryIO) -> Iterator[dict[str, Any]]:
+    for line in lines_of(file):
         try:
             yield json.loads(line)
         except json.JSONDecodeError:
@@ -129,5 +130,8 @@ def metric_values(line: Any) -> list[Any]:
 def read_live_metrics(run_dir: Path) -> pa.Table:
     """Those of the steps that are done so far; a line that is being written is left out."""
     path = run_dir / "live" / "metrics.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-    return table_of_values("metrics", [metric_values(json.loads(line)) for line in lines if line.endswith("\n")])
+    rows: list[list[Any]] = []
+    if path.exists():
+        with open_plain(path) as file:
+            rows = [metric_values(json.loads(line)) for line in lines_of(file) if line.endswith(b"\n")]
+    return table_of_values("metrics", rows)

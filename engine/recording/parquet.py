@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from engine.plain_file import check_plain
 from engine.recording.columns import COLUMNS, VERSION, check_names, filled, schema
 from engine.recording.live_files import live_batches, read_live, read_live_metrics
 from engine.recording.tables import TABLES, Recorded, Recording, of_step
@@ -83,6 +84,7 @@ def _open(folder: Path, table: str) -> Iterator[pq.ParquetFile]:
     """One table; `pq.read_table` would import pandas and the data-set machinery first."""
     path = folder / f"{table}.parquet"
     try:
+        check_plain(path)
         with pq.ParquetFile(path) as file:
             yield file
     except (OSError, pa.ArrowException) as error:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import prod
 from typing import Literal
 
-from engine.job.errors import JobRefused, Unknown
+from engine.job.errors import JobRefused, Unknown, told
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.model.buckets import Bucket, buckets_of_pp_rank
@@ -86,7 +86,7 @@ def layout(job: Job, unit: str) -> Layout:
     every = [name for pp_rank in range(job.plan.pp) for name in units_of_pp_rank(job, pp_rank)]
     if unit not in every:
         shown = every if len(every) <= 6 else [*every[:4], "…", every[-1]]
-        raise JobRefused(f"there is no unit {unit!r} in this job: use one of {', '.join(dict.fromkeys(shown))}.")
+        raise JobRefused(f"there is no unit {told(unit)} in this job: use one of {', '.join(dict.fromkeys(shown))}.")
     home = next(pp_rank for pp_rank in range(job.plan.pp) if unit in units_of_pp_rank(job, pp_rank))
     bucket = next(b for b in buckets_of_pp_rank(job, home) if unit in b.units)
     places, own = _flat(job, bucket, home)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 
-INTERRUPTED = 130
+FAILED, INTERRUPTED = 1, 130
 
 
 def main() -> int:
     """The exit code. Catches Ctrl-C from the first import on, so that the parser is imported here."""
     try:
+        from lab.cli.streams import closed_streams, open_streams
+
+        open_streams()
         from lab.cli.parser import main as run
     except KeyboardInterrupt:
         print("lab: stopped.", file=sys.stderr)
         return INTERRUPTED
-    return run()
+    return closed_streams(run(), FAILED)

@@ -12,7 +12,8 @@ from engine.job.errors import UserError
 from lab.facade import Run, load
 from lab.store.stored_run import RunCorrupt, RunNotFound, StoreError, refuse_corrupt
 
-_FORESEEN = (UserError, RunCorrupt, RunNotFound, StoreError, OSError)
+_FORESEEN = (UserError, RunCorrupt, RunNotFound, StoreError, OSError, UnicodeEncodeError)
+"""Trouble with words, files or the terminal: no damage of a run."""
 
 _OURS = {HOME.parent / package for package in ("engine", "lab")}
 

@@ -16,7 +16,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
-from engine.job.errors import UserError
+from engine.job.errors import UserError, short, told
 from engine.job.job import CHOICES, Hardware, Job, Model, Plan, Training
 
 SECTIONS = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware}
@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
         if action.choices is not None:
             word = next(word for word in words if not word.startswith("-"))
             near = _near(word, list(action.choices))
-            return f"there is no command {word!r}: {near or 'there are ' + ', '.join(action.choices) + '.'}"
+            return f"there is no command {told(word)}: {near or 'there are ' + ', '.join(action.choices) + '.'}"
         if action.nargs == 0:
             return f"{_called(action)} takes no value: write {_called(action)} alone."
         return f"{_called(action)} needs a value: see `{self.prog} --help`."
@@ -82,11 +82,11 @@ def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
     used: Parser = args.parser
     word = next((w for w in unknown if w.startswith("-")), unknown[0])
     if not word.startswith("-"):
-        raise UserError(f"`{used.prog}` does not know what to do with {word!r}: see `{used.prog} --help`.")
+        raise UserError(f"`{used.prog}` does not know what to do with {told(word)}: see `{used.prog} --help`.")
     flag = word.split("=")[0]
     flags = [option for action in used._actions for option in action.option_strings if option.startswith("--")]
     near = _near(flag.replace("_", "-"), flags)
-    raise UserError(f"`{used.prog}` has no option {flag}: {near or f'see `{used.prog} --help`.'}")
+    raise UserError(f"`{used.prog}` has no option {short(flag)}: {near or f'see `{used.prog} --help`.'}")
 
 
 def add_job_options(parser: Parser) -> None:
@@ -152,7 +152,7 @@ def whole_number(text: str, name: str, least: int = 0) -> int:
     try:
         found = int(text)
     except ValueError:
-        raise UserError(f"{name}={text!r} is not valid: use a whole number.") from None
+        raise UserError(f"{name}={told(text)} is not valid: use a whole number.") from None
     if found < least:
         raise UserError(f"{name}={found} is too small: use {least} or more.")
     return found
@@ -163,9 +163,9 @@ def number(text: str, name: str) -> float:
     try:
         found = float(text)
     except ValueError:
-        raise UserError(f"{name}={text!r} is not valid: use a number.") from None
+        raise UserError(f"{name}={told(text)} is not valid: use a number.") from None
     if not math.isfinite(found):
-        raise UserError(f"{name}={text!r} is not valid: use a finite number.")
+        raise UserError(f"{name}={told(text)} is not valid: use a finite number.")
     return found
 
 
@@ -174,4 +174,4 @@ def whole_numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(number) for number in text.split(","))
     except ValueError:
-        raise UserError(f"partition={text} is not a list of whole numbers: use for example 2,1,1.") from None
+        raise UserError(f"partition={told(text)} is not a list of whole numbers: use for example 2,1,1.") from None

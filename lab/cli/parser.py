@@ -5,12 +5,11 @@ Exit status: 0 done; 1 the run failed or differs from one process; 2 refused; 13
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
 
-from engine.job.errors import UserError
+from engine.job.errors import UserError, short
 from engine.prediction.published_models import PRESETS
 from lab.cli.commands import (
     cancel as launch_commands,
@@ -61,12 +60,9 @@ def main(argv: list[str] | None = None) -> int:
         return report_failure("corrupt", str(error), FAILED, as_json=as_json, run_id=error.run)
     except KeyboardInterrupt:
         return report_failure("stopped", "stopped.", INTERRUPTED, as_json=as_json)
-    except BrokenPipeError:  # whoever read our output has had enough; keep Python from complaining at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
     except OSError as error:
         words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
-        return report_failure("failed", f"{words}.", FAILED, as_json=as_json)
+        return report_failure("failed", f"{short(words)}.", FAILED, as_json=as_json)
 
 
 def _joined(argv: list[str]) -> list[str]:
@@ -201,7 +197,3 @@ def _options_of_plan(parser: Parser) -> None:
 def _help(parser: Parser) -> int:
     parser.print_help()
     return OK
-
-
-if __name__ == "__main__":
-    sys.exit(main())

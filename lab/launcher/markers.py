@@ -14,6 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
+from engine.plain_file import RECORD, read_plain
+from engine.whole_file import write_whole
 from lab.store.folder import Owner
 from lab.store.store import StoreError
 
@@ -73,12 +75,12 @@ class Markers:
     def sign(self, run_id: str, worker: Owner) -> None:
         """Says who carries out a run that was taken."""
         with self._in_words():
-            self._path(run_id, ".busy").write_text(json.dumps(asdict(worker)), encoding="utf-8")
+            write_whole(self._path(run_id, ".busy"), json.dumps(asdict(worker)))
 
     def worker_of(self, run_id: str) -> Owner | None:
         """None where that is not known."""
         try:
-            found = json.loads(self._path(run_id, ".busy").read_text(encoding="utf-8"))
+            found = json.loads(read_plain(self._path(run_id, ".busy"), RECORD))
             owner = Owner(int(found["pid"]), float(found["started"]), str(found["host"]), found.get("since_boot"))
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -15,6 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.job.errors import told
+from engine.job.file_name import as_text, file_of
+from engine.plain_file import lines_of, open_plain
 from lab.launcher.markers import Markers
 from lab.launcher.worker_lock import WorkerLock, end_worker, why_none_starts
 from lab.store.folder import RunInfo, Status, read_entry
@@ -206,7 +209,7 @@ class LaunchQueue:
 
     def _get(self, run_id: str) -> Launch:
         if (launch := self._found(run_id)) is None:
-            raise RunNotFound(f"there is no run {run_id!r} in {self.store.root}.")
+            raise RunNotFound(f"there is no run {told(run_id)} in {self.store.root}.")
         return launch
 
     def _found(self, run_id: str) -> Launch | None:
@@ -238,8 +241,9 @@ class LaunchQueue:
 def _steps_so_far(folder: Path) -> int:
     """Whole steps of a run that goes on: a line each."""
     try:
-        return (folder / "live" / "metrics.jsonl").read_bytes().count(b"\n")
-    except OSError:
+        with open_plain(folder / "live" / "metrics.jsonl") as file:
+            return sum(line.endswith(b"\n") for line in lines_of(file))
+    except (OSError, ValueError):
         return 0
 
 
@@ -247,7 +251,7 @@ def _found_anywhere(job: Job) -> Job:
     """The job with absolute paths: who carries it out works in another folder."""
     training, hardware = job.training, job.hardware
     if training.text:
-        training = replace(training, text=str(Path(training.text).absolute()))
+        training = replace(training, text=as_text(str(file_of(training.text).absolute())))
     if hardware.cluster.endswith(".toml"):
-        hardware = replace(hardware, cluster=str(Path(hardware.cluster).absolute()))
+        hardware = replace(hardware, cluster=as_text(str(file_of(hardware.cluster).absolute())))
     return replace(job, training=training, hardware=hardware)

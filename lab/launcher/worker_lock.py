@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from engine import HOME
+from engine.plain_file import check_plain
 from lab.store.folder import Owner
 from lab.store.store import StoreError
 
@@ -119,6 +120,8 @@ def why_none_starts(root: Path) -> str:
 
 
 def _log_mode(log: Path) -> Literal["ab", "wb"]:
+    if log.exists():
+        check_plain(log)  # a FIFO would be waited for
     return "wb" if log.exists() and log.stat().st_size > MOST_LOG_BYTES else "ab"
 
 

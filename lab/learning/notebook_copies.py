@@ -15,6 +15,8 @@ from pathlib import Path
 
 from engine import HOME
 from engine.job.errors import UserError
+from engine.plain_file import GROWN, read_plain, read_text
+from engine.whole_file import write_whole
 
 ORIGINALS = HOME.parent / "notebooks"
 FIRST = "index.ipynb"
@@ -57,7 +59,7 @@ def update(folder: Path, fresh: bool = False, originals: Path = ORIGINALS) -> Co
     done = [_update_one(original, folder, manifest.get(original.name), fresh) for original in found]
     (folder / HIDDEN).mkdir(parents=True, exist_ok=True)
     hashes = {original.name: _digest(original) for original in found}
-    (folder / _MANIFEST).write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / _MANIFEST, json.dumps(hashes, indent=1) + "\n")
     return Copied(*(tuple(name for one in done for name in getattr(one, field.name)) for field in fields(Copied)))
 
 
@@ -87,14 +89,14 @@ def _refuse(folder: Path, originals: Path) -> None:
 def _read(manifest: Path) -> dict[str, str]:
     """Empty if it is not there or damaged: then every copy that differs counts as changed, and is kept."""
     try:
-        found = json.loads(manifest.read_text(encoding="utf-8"))
+        found = json.loads(read_text(manifest))
     except (OSError, ValueError):
         return {}
     return {str(name): str(digest) for name, digest in found.items()} if isinstance(found, dict) else {}
 
 
 def _digest(path: Path) -> str | None:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+    return hashlib.sha256(read_plain(path, GROWN)).hexdigest() if path.exists() else None
 
 
 def _copy(original: Path, path: Path) -> str:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from engine.plain_file import RECORD, read_text
 from engine.whole_file import write_whole
 from lab.store.store import StoreError, default_root
 
@@ -72,14 +73,14 @@ class Learner:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Alone with the file, among all processes and threads; the lock goes when its holder does."""
-        with self.path.with_name(f".{self.path.name}.lock").open("a") as lock:
+        with self.path.with_name(f".{self.path.name}.lock").open("a+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _read(self) -> _Book:
         """The file's content; a damaged one is put aside under another name, with a warning, and starts anew."""
         try:
-            found = _entries(json.loads(self.path.read_text(encoding="utf-8")))
+            found = _entries(json.loads(read_text(self.path, RECORD)))
             return {kind: _entries(found.get(kind, {})) for kind in KINDS}
         except FileNotFoundError:
             pass

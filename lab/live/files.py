@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from engine.plain_file import LINE, open_plain
 from engine.recording.columns import table_of, table_of_values
 from engine.recording.live_files import live_path, metric_values, rows_in
 from engine.recording.running_totals import Totals, read_totals
@@ -38,7 +39,7 @@ class MetricsFile:
 
     def read(self) -> None:
         """Raises `OSError` if the file is not there."""
-        with self._path.open("rb") as file:
+        with open_plain(self._path) as file:
             found = os.fstat(file.fileno())
             if found.st_ino != self._inode or found.st_size < self._at:  # written anew, or cut short
                 self.rows, self._at, self._inode = [], 0, found.st_ino
@@ -77,7 +78,7 @@ def newest_lines(run_dir: Path, world_size: int) -> list[Line]:
     Reads as much as the lines are long, however long the files. Raises `OSError` if a file is not there.
     """
     with ExitStack() as stack:
-        files = [stack.enter_context(live_path(run_dir, rank).open("rb")) for rank in range(world_size)]
+        files = [stack.enter_context(open_plain(live_path(run_dir, rank))) for rank in range(world_size)]
         newest = [_line_before(file, os.fstat(file.fileno()).st_size) for file in files]
         step = min(-1 if line is None else line.totals.step for line in newest)
         lines = [_back_to(step, line, file) for line, file in zip(newest, files, strict=True)]
@@ -95,7 +96,7 @@ def _back_to(step: int, line: Line | None, file: BinaryIO) -> Line | None:
 def _line_before(file: BinaryIO, end: int) -> Line | None:
     """The last whole line of those that end before byte `end`; None if there is none, or it is damaged."""
     text, at, block = b"", end, _BLOCK
-    while at > 0:
+    while at > 0 and len(text) < LINE:
         begin = max(0, at - block)
         file.seek(begin)
         text, at, block = file.read(at - begin) + text, begin, 2 * block

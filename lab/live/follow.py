@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from engine.job.errors import JobRefused
 from engine.job.job import Job
+from engine.plain_file import GROWN, read_plain
 from engine.processes.status.board import Note, read_board
 from engine.recording.live_files import live_reference_path, status_path
 from engine.recording.tables import metric_from
@@ -22,6 +22,7 @@ from lab.live.files import MetricsFile, newest_lines
 from lab.live.newest import Newest, from_lines, from_tables
 from lab.live.snapshot import RankNow, Snapshot, eta_seconds, rank_now, seconds_so_far
 from lab.store.folder import WHOLE, Entry, RunInfo, read_entry
+from lab.store.index import signature
 from lab.store.store import Store, settle
 from lab.store.stored_run import RunCorrupt, StoredRun
 
@@ -40,13 +41,14 @@ class LiveRun:
         self._moved: dict[int, tuple[int, float]] = {}  # rank: its counter, and when that was first seen
         self._reference: tuple[float, ...] = ()
         self._took: float | None = None
-        self._ended = False
+        self._ended, self._state = False, ""
         self._last = Snapshot(info=RunInfo(id=run_id, created="", status="corrupt"))
 
     def refresh(self) -> Snapshot:
         """The run as it is now. What is wrong with its folder is no exception, but the snapshot's `problem`."""
         if not self._folder.is_dir():
             return self._stays(f"The folder {self._folder} is gone.")
+        self._notice_changes()
         entry = read_entry(self._folder)
         info = settle(entry.info)
         if info.status == "corrupt":
@@ -57,15 +59,26 @@ class LiveRun:
                 self._follow(self._job)
             elif info.status != "running" and not self._ended:  # else its tables are just being made
                 self._take_tables(StoredRun(Entry(info, entry.digest), self._store))
-        except (*_DAMAGE, JobRefused) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             return self._stays(str(error), info)
+        except (LookupError, TypeError, AttributeError, ArithmeticError):  # of the right form, but of no run
+            return self._stays(f"the tables of run {info.id} hold something that no run writes", info)
         self._last = self._snapshot(info, self._job)
         return self._last
+
+    def _notice_changes(self) -> None:
+        """The files of a run that has ended stay as they are; if they do not, what was read of them is out of date."""
+        state = signature(self._folder)
+        if self._ended and state != self._state:
+            self._newest = self._job = self._took = None
+            self._metrics.rows, self._reference = [], ()
+            self._ended = False
+        self._state = state
 
     def _stays(self, problem: str, info: RunInfo | None = None) -> Snapshot:
         """What was known last, and what keeps us from knowing more."""
         known = self._last.info
-        told = known if info is None else replace(info, job=info.job or known.job)
+        told = known if info is None else replace(info, job=known.job or info.job)  # that of what is shown
         self._last = replace(self._last, info=told, problem=problem, eta_seconds=None)
         return self._last
 
@@ -83,7 +96,7 @@ class LiveRun:
                 self._newest = from_lines(lines, self._metrics.rows)
         if not self._reference:
             with suppress(*_DAMAGE):
-                found = json.loads(live_reference_path(self._folder).read_bytes())
+                found = json.loads(read_plain(live_reference_path(self._folder), GROWN))
                 self._reference = tuple(map(float, found["losses"]))
 
     def _is_news(self, step: int) -> bool:

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.machine import free_memory
 from lab.running.execution import Execution, OnProgress, reference_file
 from lab.store.clusters import check_on, find_cluster
 from lab.store.folder import RunInfo
@@ -57,11 +58,9 @@ def fitting_here(
     job: Job, *, parity: bool = True, by_hand: Program | Written | None = None, store: Store | None = None
 ) -> CheckedJob:
     """The rest of `checked`, for a job that obeys the rules: whether it fits this machine as it is now."""
-    import psutil
-
     from engine.job import rules
 
-    rules.check_here(job, bytes_needed(job, parity, store or Store()), psutil.virtual_memory().available)
+    rules.check_here(job, bytes_needed(job, parity, store or Store()), free_memory())
     if by_hand is None:
         return CheckedJob(job=job, parity=parity)
     from engine.program.handwritten import checked_program

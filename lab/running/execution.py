@@ -132,10 +132,10 @@ class Execution:
         backend = choose_backend(self.job.world_size, usable_gpus())
         self.info = replace(self.info, backend=backend.name, device=backend.device, backend_reason=backend.reason)
         self.store.write(self.info)
-        (self.folder / "program.txt").write_text(self.program.text(), encoding="utf-8")
+        write_whole(self.folder / "program.txt", self.program.text())
         if self.job.hardware.cluster:
             described = find_cluster(self.job.hardware.cluster, self.store).to_toml()
-            (self.folder / "cluster.toml").write_text(described, encoding="utf-8")
+            write_whole(self.folder / "cluster.toml", described)
         reference = reference_file(self.job, self.store) if self.parity else None
         if reference is not None and (kept := kept_losses(reference)) is not None:
             self._on_reference(kept)
@@ -226,15 +226,25 @@ class Execution:
 
     def _store_trouble(self, error: OSError) -> StoreError | None:
         """The error, if it is that the run folder cannot be used."""
+        if (gone := self._gone(error.errno)) is not None:
+            return gone
         path = Path(error.filename if isinstance(error.filename, (str, Path)) else self.folder).absolute()
         inside = path.is_relative_to(self.store.root) and error.errno in FOLDER_TROUBLE
         return StoreError.writing(path, error) if inside or error.errno in DISK_TROUBLE else None
 
     def _disk_trouble(self, told: SystemTrouble | None) -> StoreError | None:
         """What a rank was refused by its system, if it is that it could not write its rows."""
+        if told is not None and (gone := self._gone(told.errno)) is not None:
+            return gone
         if told is None or told.errno not in DISK_TROUBLE:
             return None
         return StoreError.writing(Path(told.filename or self.folder), OSError(told.errno, os.strerror(told.errno)))
+
+    def _gone(self, number: int | None) -> StoreError | None:
+        """That somebody has taken the run's folder away, if that is why there is no such file."""
+        if number != errno.ENOENT or self.folder.is_dir():
+            return None
+        return StoreError(f"the folder {self.folder} was removed while its run went on, which ended it: run it again.")
 
     def _keep(self, info: RunInfo) -> StoredRun:
         """Makes the tables and the summary; `run.json` comes last, so that "finished" means everything is
@@ -246,7 +256,8 @@ class Execution:
 
         prune(self.store.root / "references")
         self._complete_metrics()
-        finalize(self.folder)
+        if (self.folder / "live").is_dir():  # else the tables are made: what failed was the summary
+            finalize(self.folder)
         recording = read_recording(self.folder)
         summary = summarise(info, self.job, self.program, recording, self._outcome())
         if self.job.hardware.cluster and info.status == "finished":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.job.errors import JobRefused
 from engine.job.job import Job
+from lab.running.arguments import cluster_name, number, one_of, whole
 
 if TYPE_CHECKING:
     from engine.planner.result import Candidate, Search
@@ -19,14 +20,18 @@ def plan(
 ) -> Search:
     """See `lab.plan`."""
     from engine.planner.search import search
+    from engine.prediction.published_models import Preset
     from lab.store.clusters import find_cluster
     from lab.store.store import Store
 
+    one_of("model", model, (str, Job, Preset), "the name of a published model, or a Job")
+    cluster_name(cluster)
+    gpus, refine = whole("gpus", gpus, 1), whole("refine", refine)
+    reserve = None if reserve_gb is None else round(number("reserve_gb", reserve_gb) * 1e9)
     try:
         store = Store()
         described = find_cluster(cluster, store)
         folder = store.root / "templates" if store.root.exists() else None
-        reserve = None if reserve_gb is None else round(reserve_gb * 1e9)
         return search(model, described, gpus, fixed=fixed, reserve_bytes=reserve, refine=refine, cache_dir=folder)
     except JobRefused:
         raise

@@ -19,6 +19,7 @@ from engine.job.errors import JobRefused, Unknown
 from engine.job.job import Hardware, Job
 from engine.job.schedules import SCHEDULES
 from engine.whole_file import write_whole
+from lab.running.arguments import one_of
 from lab.store.clusters import check_on, default_cluster, find_cluster
 from lab.store.folder import Entry, RunInfo, digest
 from lab.store.store import Store, new_info
@@ -63,6 +64,8 @@ def job_to_simulate(model: str | None, base: Job | str | Path | None, options: d
     Of a preset without `microbatches`: as many as make each a single sequence, or as few sequences as keep the program
     below `MOST_ACTIONS`. Without a cluster: see `lab.store.clusters.default_cluster`.
     """
+    if model is not None:
+        one_of("model", model, (str,), "the name of a published model")
     if model is not None and base is not None:
         raise JobRefused("model and job both say what to train: leave one of the two out.")
     if isinstance(base, (str, Path)):

@@ -6,12 +6,16 @@ import errno
 import json
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.machine import cores
+from engine.plain_file import GROWN, RECORD, open_plain, read_text
 from engine.whole_file import write_whole
 from lab.store.validation import first_fault, readable_job
 from lab.typical_seconds import typical_seconds
@@ -138,7 +142,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         **versions,
         "platform": platform.platform(),
-        "cpu_count": os.cpu_count() or 1,
+        "cpu_count": cores(),
     }
 
 
@@ -158,25 +162,41 @@ def read_entry(folder: Path) -> Entry:
 
 
 def _read_info(folder: Path) -> RunInfo:
-    path = folder / "run.json"
-    if not path.is_file():
-        raise ValueError("run.json is missing")
+    text = _content(folder / "run.json", RECORD)
     try:
-        info = entry_from_json(b'{"info": %b, "digest": {}}' % path.read_bytes()).info
+        info = entry_from_json(f'{{"info": {text}, "digest": {{}}}}').info
     except ValueError as error:
         raise ValueError(f"run.json cannot be read: {error}") from None
     job = readable_job(info.job)
     return replace(info, id=folder.name, job=job)  # a folder that was renamed goes by its new name
 
 
+def _content(path: Path, most: int) -> str:
+    """The text of a file of a run. Raises `ValueError` that names it, shortly: where the run is, is known."""
+    with _named(path):
+        try:
+            return read_text(path, most)
+        except UnicodeDecodeError:
+            raise ValueError(f"{path.name} cannot be read: it is not text") from None
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise ValueError(f"{path.name} is missing") from None
+    except OSError as error:
+        raise ValueError(f"{path.name} cannot be read: {error.strerror}") from None
+
+
 def _read_summary(folder: Path, needed: bool) -> dict[str, Any]:
     path = folder / "summary.json"
-    if not path.is_file():
-        if needed:
-            raise ValueError("summary.json is missing")
+    if not needed and not path.exists():
         return {}
+    text = _content(path, GROWN)
     try:
-        summary = json.loads(path.read_bytes())
+        summary = json.loads(text)
     except ValueError:
         raise ValueError("summary.json is not JSON") from None
     if not isinstance(summary, dict) or not isinstance(summary.get("steps"), list):
@@ -188,13 +208,11 @@ def _check_tables(folder: Path, needed: bool) -> None:
     """A Parquet file cut short has lost the mark at its end; that much can be told without reading it."""
     for name in TABLES:
         path = folder / f"{name}.parquet"
-        if not path.is_file():
-            if needed:
-                raise ValueError(f"{path.name} is missing")
+        if not needed and not path.exists():
             continue
-        with path.open("rb") as file:
+        with _named(path), open_plain(path) as file:
             begins = file.read(4) == _PARQUET_MARK
-            file.seek(max(0, path.stat().st_size - 4))
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4))
             if not begins or file.read(4) != _PARQUET_MARK:
                 raise ValueError(f"{path.name} is cut short or is no Parquet file")
 
@@ -240,9 +258,19 @@ def _created(run_id: str) -> str:
         return ""
 
 
+def _plain(value: Any) -> Any:
+    """Without the lone surrogates that Python puts for bytes of a command or a path that are not UTF-8: no JSON reader
+    takes them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
 def write_info(folder: Path, info: RunInfo) -> None:
     """Replaces `run.json` in one step, so that a reader never sees half of it."""
-    path, text = folder / "run.json", json.dumps(asdict(info), indent=2)
+    path, text = folder / "run.json", json.dumps(_plain(asdict(info)), indent=2)
     try:
         write_whole(path, text)
     except OSError as error:

@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from engine.plain_file import check_plain
 from lab.store.folder import TABLES, Entry, entry_from_json, read_entry
 
 VERSION = 3  # of the table below, and of the digests in it; another number in the file means: throw it away
@@ -73,9 +74,10 @@ def _load(path: Path) -> Rows:
     if not path.exists():
         return {}
     try:
+        check_plain(path)  # SQLite would wait for a FIFO
         with closing(_open(path)) as base:
             return {name: (signature, entry) for name, signature, entry in _rows(base)}
-    except sqlite3.OperationalError:  # locked, or a read-only folder: do without
+    except (sqlite3.OperationalError, OSError):  # locked, a read-only folder, no file at all: do without
         return {}
     except (sqlite3.DatabaseError, ValueError, TypeError):  # not a database, or damaged
         _discard(path)
@@ -88,11 +90,13 @@ def _rows(base: sqlite3.Connection) -> Iterator[tuple[str, str, str]]:
 
 def _save(path: Path, fresh: Rows, gone: set[str]) -> None:
     try:
+        if path.exists():
+            check_plain(path)
         with closing(_open(path)) as base, base:
             base.executemany("DELETE FROM runs WHERE id = ?", [(name,) for name in gone])
             rows = [(name, *row) for name, row in fresh.items()]
             base.executemany("INSERT OR REPLACE INTO runs (id, signature, entry) VALUES (?, ?, ?)", rows)
-    except sqlite3.OperationalError:
+    except (sqlite3.OperationalError, OSError):
         pass
     except sqlite3.DatabaseError:
         _discard(path)

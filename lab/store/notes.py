@@ -14,6 +14,7 @@ from typing import Any
 
 import pydantic
 
+from engine.plain_file import read_text
 from engine.whole_file import write_whole
 from lab.store.store import StoreError
 from lab.wording import one_line
@@ -36,10 +37,8 @@ def read_notes(folder: Path) -> Notes:
     """The notes of a run; none if there are none, or if they cannot be understood: they are no reason to hide a run."""
     path = folder / _FILE
     try:
-        if not path.is_file() or path.stat().st_size > _MOST_BYTES:  # nobody wrote that here
-            return Notes()
-        found = _READER.validate_json(path.read_bytes())
-    except (OSError, pydantic.ValidationError):
+        found = _READER.validate_json(read_text(path, _MOST_BYTES))
+    except (OSError, ValueError):
         return Notes()
     return Notes(name=one_line(found.name)[:LONGEST_NAME], star=found.star, tags=_tags(found.tags)[:MOST_TAGS])
 

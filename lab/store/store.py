@@ -20,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.job.errors import told
 from lab.store.folder import Entry, Owner, RunInfo, environment, write_info
 
 Fill = Callable[[Path, RunInfo], None]
@@ -157,15 +158,17 @@ class Store:
                 )
             return entries[back - 1]
         if not _SAFE.fullmatch(name):
-            raise RunNotFound(f"{name!r} is not the id of a run, nor the beginning or end of one.")
+            raise RunNotFound(f"{told(name)} is not the id of a run, nor the beginning or end of one.")
         for matches in (str.__eq__, str.startswith, str.endswith):
             found = [entry for entry in entries if matches(entry.info.id, name)]
             if len(found) == 1:
                 return found[0]
             if found:
                 some = ", ".join(entry.info.id for entry in found[:4])
-                raise RunNotFound(f"{name!r} fits {len(found)} runs ({some}{', …' * (len(found) > 4)}): say more.")
-        raise RunNotFound(f"there is no run {name!r} in {self.root}: `lab runs` lists them; the newest is `latest`.")
+                raise RunNotFound(f"{told(name)} fits {len(found)} runs ({some}{', …' * (len(found) > 4)}): say more.")
+        raise RunNotFound(
+            f"there is no run {told(name)} in {self.root}: `lab runs` lists them; the newest is `latest`."
+        )
 
 
 def new_info(run_id: str, job: Job, command: tuple[str, ...], created: datetime, **more: Any) -> RunInfo:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.plain_file import GROWN, read_text
 from lab.store.folder import WHOLE, Entry, RunInfo, Status
 from lab.store.store import RunNotFound, Store, StoreError
 from lab.store.validation import check_summary
@@ -102,7 +103,7 @@ class StoredRun:
         from engine.program.program import Program
 
         try:
-            return Program.parse((self.folder / "program.txt").read_text(encoding="utf-8"))
+            return Program.parse(read_text(self.folder / "program.txt", GROWN))
         except (OSError, ValueError) as error:
             raise RunCorrupt(self.id, f"the program of run {self.id} cannot be read: {error}") from error
 
@@ -130,7 +131,7 @@ class StoredRun:
             return self.known.summary
         path = self.folder / "summary.json"
         try:
-            found: Row = json.loads(path.read_text(encoding="utf-8"))
+            found: Row = json.loads(read_text(path, GROWN))
             check_summary(found, simulated=self.status == "simulated")
             return found
         except FileNotFoundError:

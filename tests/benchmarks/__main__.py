@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import platform
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from engine.machine import cores
 from tests.benchmarks.row import HEADS, Row
 
 PARTS = ("peers", "runs", "replay", "timeline")
@@ -26,9 +26,8 @@ PACKAGES = ("torch", "numpy", "pyarrow", "plotly")
 
 def machine() -> str:
     """This machine and the versions that count, in one line."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    return f"{cores} cores ({platform.machine()}), Python {platform.python_version()}, {versions}"
+    return f"{cores()} cores ({platform.machine()}), Python {platform.python_version()}, {versions}"
 
 
 def document(rows: Iterable[Row], day: str) -> str:

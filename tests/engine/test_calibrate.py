@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.calibration.calibrate import NAME, calibrate, cores, save
+from engine.calibration.calibrate import NAME, calibrate, save
 from engine.calibration.fitting import NOTHING, fit_device, fit_link, nonnegative_fit
 from engine.cluster.cluster import Cluster, Device, Link, load_cluster
 from engine.cluster.collectives import group_cost, message_seconds
 from engine.cluster.roofline import compute_seconds
+from engine.machine import cores
 from tests.engine.clusters import cluster
 
 Event = dict[str, Any]

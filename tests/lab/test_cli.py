@@ -46,7 +46,7 @@ REFUSALS = [
     ("run --dp", "--dp needs a value"),
     ("run --tied=yes", "--tied takes no value"),
     ("run 8", "does not know what to do with '8'"),
-    ("run --partition 1,x --pp 2", "partition=1,x is not a list of whole numbers"),
+    ("run --partition 1,x --pp 2", "partition='1,x' is not a list of whole numbers"),
     ("run --partition 1,1 --pp 2", "partition=1,1 must share out layers=4"),
     ("run --job none.toml", "the job file none.toml cannot be read: No such file or directory."),
     ("run --job broken.toml", "the job file broken.toml is not TOML"),
@@ -292,7 +292,7 @@ def test_runs_lists_newest_first_with_corrupt_ones_and_their_reason(
 
 
 def test_a_reader_that_has_had_enough_is_no_error() -> None:
-    line = f"{sys.executable} -m lab.cli.parser program --pp 4 --microbatches 64 --batch 64 | head -n 1"
+    line = f"{sys.executable} -m lab.cli program --pp 4 --microbatches 64 --batch 64 | head -n 1"
     done = subprocess.run(line, shell=True, capture_output=True, text=True)
     assert done.stdout == "# each pipeline lane is run by 1 rank\n" and done.stderr == ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from engine.processes.root_cause import SystemTrouble
 from engine.program.checks.check import ProgramError
 from engine.program.compile import compile_job
 from engine.program.program import Program
+from engine.whole_file import write_whole
 from lab.facade import Run
 from lab.running.execute import PROCESS_BYTES, bytes_needed, run_job
 from lab.running.execution import Execution, Progress
@@ -121,8 +123,27 @@ def test_a_folder_that_vanishes_midway_ends_the_run_in_words(pretended: Pretende
             folder.rmdir()
 
     pretended.before_step = vanish
-    with pytest.raises(StoreError, match="cannot be written: No such file or directory"):
+    with pytest.raises(StoreError, match=r"^the folder .* was removed while its run went on"):
         run_job(JOB)
+
+
+def test_a_rank_that_misses_its_folder_does_not_get_the_blame(pretended: PretendedLaunch) -> None:
+    refused = SystemTrouble(errno.ENOENT, "live/rank000.jsonl")
+    pretended.ending, pretended.until = RunFailed(Failure("rank 0", "", "raised", "", (), refused)), 1
+    with pytest.raises(RunFailed):
+        run_job(JOB)  # the folder is there: it is another file that is missing
+    taken = pretended.__call__
+
+    def launch_and_take_away(*given: Any, **named: Any) -> None:
+        try:
+            taken(*given, **named)
+        finally:
+            shutil.rmtree(named["log_path"].parent)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.processes.launch.launch", launch_and_take_away)
+        with pytest.raises(StoreError, match=r"^the folder .* was removed while its run went on"):
+            run_job(JOB)
 
 
 def test_a_program_written_by_hand_is_what_runs(pretended: PretendedLaunch) -> None:
@@ -221,7 +242,9 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_loss_curve(
     pretended: PretendedLaunch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, text: str) -> None:
-        raise OSError(28, "No space left on device", str(path))
+        if path.name == "summary.json":
+            raise OSError(28, "No space left on device", str(path))
+        write_whole(path, text)
 
     monkeypatch.setattr("lab.running.execution.write_whole", full)
     with pytest.raises(StoreError, match="No space left on device"):

@@ -18,6 +18,7 @@ from pathlib import Path
 from engine.execution.reference import prune, source
 from engine.job.job import Job
 from engine.model.buckets import buckets_of_pp_rank
+from engine.plain_file import read_text
 from engine.prediction.op_templates.templates import Piece, Template, Templates, step_job, unit_job
 from engine.program.kinds import Kind
 from engine.program.program import Action
@@ -93,7 +94,7 @@ def _kept(folder: Path | None, of: str, make: Callable[[], Templates]) -> Templa
 def _read(path: Path) -> Templates | None:
     """What a file holds; None if there is none, or it is damaged."""
     try:
-        digest, _, text = path.read_text(encoding="utf-8").partition("\n")
+        digest, _, text = read_text(path, KEEP_BYTES).partition("\n")
         if digest != _digest(text):
             return None
         rows = json.loads(text)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from engine.plain_file import open_plain
 from engine.whole_file import whole_file
 
 SLOT_BYTES = 128  # two cache lines, so members do not slow each other down
@@ -62,7 +63,7 @@ def _take_room(fd: int, size: int) -> None:
 
 def read_slots(path: Path) -> list[tuple[str, bytes]]:
     """(name, slot) of each member. Raises `OSError`, or `ValueError` for what is no such file."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         line = file.readline(_LONGEST_HEAD)
         try:
             found = json.loads(line)

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 
 from engine.job.axes import dividing, sharding_axis
+from engine.job.errors import told
 from engine.job.job import Job
 from engine.model.unit_kinds import kind_of
 from engine.program.checks.context import Case, Complaint
@@ -60,7 +61,7 @@ def _wellformed(case: Case) -> Iterator[Complaint]:
 def _misplaced_unit(case: Case, pp_rank: int, a: Action) -> Iterator[str]:
     stage = case.stage_of.get(a.unit)
     if stage is None:
-        yield f"this model has no unit {a.unit!r}."
+        yield f"this model has no unit {told(a.unit)}."
     elif case.pp_rank_of[stage] != pp_rank:
         yield f"{a.unit} lives on pipeline {case.pp_rank_of[stage]}."
     elif a.stage != stage:
@@ -94,7 +95,7 @@ def _misplaced_message(case: Case, pp_rank: int, a: Action) -> Iterator[str]:
 
 def _misplaced_bucket(case: Case, pp_rank: int, a: Action) -> Iterator[str]:
     if a.unit not in case.buckets[pp_rank]:
-        yield f"pipeline {pp_rank} has no bucket {a.unit!r}: it has {', '.join(case.buckets[pp_rank])}."
+        yield f"pipeline {pp_rank} has no bucket {told(a.unit)}: it has {', '.join(case.buckets[pp_rank])}."
     if a.kind is Kind.RELEASE and case.zero != 3:
         yield f"only ZeRO-3 releases parameters, and here ranks keep them (ZeRO-{case.zero})."
     if a.kind is Kind.GATHER and not case.zero:

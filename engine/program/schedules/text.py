@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from engine.job.errors import told
 from engine.job.job import Job
 from engine.model.units import pp_rank_of_stage
 from engine.program.kinds import KINDS
@@ -65,11 +66,11 @@ def _action(job: Job, pp_rank: int, line: int, word: str) -> Action:
     match = _WORD.fullmatch(word)
     kinds = {kind.letter: kind for kind in KINDS if kind.is_pass}
     if match is None or match[1] not in kinds:
-        raise ValueError(f"line {line}: cannot read {word!r}: write F0, B0, I0 or W0, with a chunk as in F0c1.")
+        raise ValueError(f"line {line}: cannot read {told(word)}: write F0, B0, I0 or W0, with a chunk as in F0c1.")
     chunk = int(match[3] or 0)
     if chunk >= job.plan.chunks:
         most = job.plan.chunks - 1
-        raise ValueError(f"line {line}: {word!r} is of chunk {chunk} and chunks={most + 1}: write c0{_to(most)}.")
+        raise ValueError(f"line {line}: {told(word)} is of chunk {chunk} and chunks={most + 1}: write c0{_to(most)}.")
     stage = _stages_of(job, pp_rank % job.plan.pp)[chunk]  # a line too many is counted later
     return Action(kinds[match[1]], microbatch=int(match[2]), stage=stage)
 

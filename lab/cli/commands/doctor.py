@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import os
 import platform
 import shutil
 import socket
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine import machine
 from lab.cli.terminal.checks import Check
 
 if TYPE_CHECKING:
@@ -59,15 +59,13 @@ def packages() -> Check:
 
 
 def cores() -> Check:
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = machine.cores()
     more = "" if count >= 8 else "; more ranks than cores run correctly, but take turns"
     return Check("cores", f"{count}{more}")
 
 
 def memory() -> Check:
-    import psutil
-
-    free = psutil.virtual_memory().available
+    free = machine.free_memory()
     advice = "" if free >= ENOUGH_MEMORY else "close other programs: every process needs some 100 MB"
     return Check("memory", f"{free / 1e9:.1f} GB free", advice)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import HOME
+from engine.whole_file import write_whole
 from lab.cli.ports import LOOPBACK, wished_port
 from lab.learning.notebook_copies import FIRST, HIDDEN, update
 from lab.store.store import default_root
@@ -93,7 +94,7 @@ def _environment(folder: Path) -> dict[str, str]:
 def _write_settings(folder: Path) -> None:
     path = folder / HIDDEN / "settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_NO_NEWS, encoding="utf-8")
+    write_whole(path, _NO_NEWS)
 
 
 def _arguments(folder: Path, token: str, port: int | None, browser: bool) -> list[str]:

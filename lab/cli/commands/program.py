@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from engine.job import rules
-from engine.job.errors import UserError
+from engine.job.errors import UserError, told
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.program.checks.check import grid
@@ -65,7 +65,7 @@ def _other(options: str, job_file: str | None, job: Job) -> Job:
     try:
         words = shlex.split(options)
     except ValueError as error:
-        raise UserError(f"--against {options!r} cannot be read: {error}.") from error
+        raise UserError(f"--against {told(options)} cannot be read: {error}.") from error
     other = job_of(parse(parser, words), base=job)
     rules.check(other)
     return other

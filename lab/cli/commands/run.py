@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.job.errors import JobRefused, UserError
 from engine.job.job import Job
+from engine.plain_file import GROWN, read_text
+from engine.whole_file import check_writable
 from lab.cli.open_runs import opened_runs
 from lab.cli.options import given, job_of, number, whole_number
 from lab.facade import Run
@@ -92,7 +94,7 @@ def from_file(args: Namespace) -> Iterator[Program | str | None]:
     from engine.program.program import Program
 
     try:
-        text = Path(name).read_text(encoding="utf-8")
+        text = read_text(Path(name), GROWN)
         yield Program.parse(text) if kind == "program" else text
     except JobRefused:
         raise
@@ -105,6 +107,8 @@ def from_file(args: Namespace) -> Iterator[Program | str | None]:
 def demo(args: Namespace) -> int:
     from lab.running.execute import checked
 
+    with _reporting(args.output):
+        check_writable(Path(args.output).absolute())  # before eight processes have worked for it
     run, status = _execute(checked(Job.from_options(**DEMO)), as_json=args.json)
     if run is None:
         return status
@@ -130,8 +134,14 @@ def report(args: Namespace) -> int:
 
 
 def _write_report(run: Run, output: str, cluster: str | None = None) -> Path:
-    try:
+    with _reporting(output):
         return run.report(Path(output).absolute(), cluster)
+
+
+@contextmanager
+def _reporting(output: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         if error.errno is None:  # not of the system: a table of the run that cannot be read
             raise

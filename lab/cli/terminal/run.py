@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,10 +15,11 @@ from engine.job.job import Model
 from engine.job.mesh import Mesh, mesh_of
 from engine.job.rules import notes
 from engine.job.schedules import SCHEDULES
+from engine.machine import cores
 from engine.model.family import family_of
 from engine.program.kinds import KINDS
 from lab.cli.terminal import simulated
-from lab.cli.terminal.tables import MAX_WIDTH, communication, memory, memory_unit
+from lab.cli.terminal.tables import MAX_WIDTH, MIN_WIDTH, communication, memory, memory_unit
 from lab.cli.terminal.timeline import COMMUNICATION, IDLE, MARK, TextTimeline, style_of, text_timeline
 from lab.facade import Run
 from lab.store.folder import WHOLE
@@ -46,9 +46,9 @@ _LEGEND = {"forward": "forward, micro-batch 0", COMMUNICATION: "communicating", 
 
 def show(run: Run, console: Console, replay: Run | None = None) -> None:
     """Prints the summary of a run, as much of it as there is. replay: the same run on a cluster, shown beside it."""
-    if console.width > MAX_WIDTH:
-        console.width = MAX_WIDTH
-    for part in _parts(run, console.width, replay):
+    width = min(console.width, MAX_WIDTH)
+    for part in _parts(run, width, replay):
+        console.width = max(width, MIN_WIDTH) if isinstance(part, _Tables) else width
         console.print(part, highlight=False)
 
 
@@ -82,10 +82,14 @@ def _sections(run: Run, summary: Row, width: int, replay: Run | None) -> Iterato
         name = f"Time, {how} on cluster {replay.summary['cluster']}"
         took = Text(f"{seconds(replay.summary['step_seconds'])} a step there", style="dim")
         yield from _section(name, took, _timeline(replay, width), simulated.bubble(replay.summary))
-    yield from _section(
-        f"Memory of each rank, {memory_unit(summary)[0]}", memory(summary, width, run.info.resident_bytes)
-    )
-    yield from _section("Sent by one rank in one step", communication(summary))
+    yield Text(f"Memory of each rank, {memory_unit(summary)[0]}", style="bold")
+    yield _Tables(memory(summary, width, run.info.resident_bytes), (0, 0, 1, 2))
+    yield Text("Sent by one rank in one step", style="bold")
+    yield _Tables(communication(summary), (0, 0, 1, 2))
+
+
+class _Tables(Padding):
+    """What is drawn at least `MIN_WIDTH` wide: a terminal with less breaks its lines, where rich would cut numbers."""
 
 
 def _section(title: str, *content: RenderableType | None) -> Iterator[RenderableType]:
@@ -286,5 +290,5 @@ def _waiting(run: Run) -> Text | None:
     step = analysis.typical_step(run.recording)
     share = None if step is None or run.info.device != "cpu" else analysis.core_wait(run.recording, step)
     words = [] if share is None else [f"{percent(share)} of computing was waiting for a core: {WAITING_FOR_CORE}."]
-    words.append(shared_cores(run.job.world_size, int(run.info.environment.get("cpu_count", os.cpu_count() or 1))))
+    words.append(shared_cores(run.job.world_size, int(run.info.environment.get("cpu_count", cores()))))
     return Text(" ".join(filter(None, words)), style="dim") if any(words) else None

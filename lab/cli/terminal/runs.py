@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from textwrap import shorten
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
 from lab.facade import Run
 
 NEWEST = 20
+NARROW = 68  # columns; with fewer there is no room for all
 MAX_REASON = 150  # characters
 
 
@@ -20,29 +21,29 @@ def print_runs(found: list[Run], console: Console, everything: bool = False) -> 
         console.print("There are no runs yet: make one with `lab run` or `lab demo`.", highlight=False)
         return
     shown = found if everything else found[:NEWEST]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("run", no_wrap=True, overflow="fold")
-    table.add_column("status")
-    table.add_column("parity", justify="center")
-    for name in ("loss", "s/step"):
-        table.add_column(name, justify="right")
-    for run in shown:
-        parity = run.digest.get("parity")
-        mark = "–" if parity is None else "✔" if parity else "✘"
-        table.add_row(
-            run.id,
-            Text(run.status, style=_style(run)),
-            mark,
-            _number(run, "loss"),
-            _number(run, "step_seconds"),
-        )
-    console.print(table)
+    console.print(_table(shown, narrow=console.width < NARROW))
     for run in shown:
         if run.message:
             why = shorten(run.message.splitlines()[0], MAX_REASON, placeholder=" …")
             console.print(Text(f"{run.id} {run.status}: {why}", style="dim"), soft_wrap=True)
     if len(shown) < len(found):
         console.print(f"and {len(found) - len(shown)} older ones: lab runs --all", style="dim", highlight=False)
+
+
+def _table(shown: list[Run], narrow: bool) -> Table:
+    """narrow: how a run ended comes first, and its name takes the lines that it needs; numbers are left out."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("status", "parity", "run") if narrow else ("run", "status", "parity", "loss", "s/step"):
+        number = name in ("loss", "s/step")
+        how: JustifyMethod = "right" if number else "center" if name == "parity" else "left"
+        table.add_column(name, justify=how, no_wrap=not number and not (narrow and name == "run"), overflow="fold")
+    for run in shown:
+        parity = run.digest.get("parity")
+        mark = "–" if parity is None else "✔" if parity else "✘"
+        ended = Text(run.status, style=_style(run)), mark
+        numbers = _number(run, "loss"), _number(run, "step_seconds")
+        table.add_row(*((*ended, run.id) if narrow else (run.id, *ended, *numbers)))
+    return table
 
 
 def _style(run: Run) -> str:

@@ -13,7 +13,7 @@ from lab.wording import RESIDENT, axis_name, nbytes, percent, unit
 
 Row = dict[str, Any]
 
-MAX_WIDTH = 120
+MAX_WIDTH, MIN_WIDTH = 120, 78
 ROOMY = 90  # columns from which the memory table can afford wide gaps
 
 CATEGORIES = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
+from engine.job.errors import told
 from lab.learning.exercises.exercise import Exercise, Wrong
 from lab.learning.exercises.sandbox import LIMIT
 from lab.learning.exercises.shown import Shown, python
@@ -37,7 +38,7 @@ def find(name: Any) -> Exercise:
     if name not in NAMES:
         near = difflib.get_close_matches(str(name), NAMES, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(NAMES)}."
-        raise ValueError(f"there is no exercise called {name!r}: {hint}")
+        raise ValueError(f"there is no exercise called {told(name)}: {hint}")
     exercise: Exercise = import_module(f"lab.learning.exercises.tasks.{name}").EXERCISE
     return exercise
 
@@ -89,7 +90,7 @@ def hint(name: str, number: int = 1) -> Shown:
     """Raises `ValueError` for a hint that does not exist."""
     hints = find(name).hints
     if number not in range(1, len(hints) + 1):
-        raise ValueError(f"number={number!r}: {name} has hints 1 to {len(hints)}.")
+        raise ValueError(f"number={told(number)}: {name} has hints 1 to {len(hints)}.")
     more = f" For more: `lab.hint({name!r}, {number + 1})`." if number < len(hints) else ""
     return Shown(f"**Hint {number} of {len(hints)}.** {hints[number - 1]}{more}")
 

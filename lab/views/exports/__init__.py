@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.job.errors import UserError
+from engine.job.errors import UserError, told
 from lab.store.stored_run import RunCorrupt, StoreError, refuse_corrupt
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _refuse(run: RecordedRun, format: str, step: int | None) -> None:
     if format not in FORMATS:
         near = difflib.get_close_matches(format.lower(), FORMATS, n=1, cutoff=0.4)
         mean = f"did you mean {near[0]}?" if near else f"use {', '.join(FORMATS)}."
-        raise UserError(f"there is no export format {format!r}: {mean}")
+        raise UserError(f"there is no export format {told(format)}: {mean}")
     refuse_corrupt(run.id, run.status, run.message)
     if step is not None and format not in OF_A_STEP:
         raise UserError(f"step={step} is of {' and '.join(OF_A_STEP)}: {format} holds every step, leave it out.")

@@ -10,7 +10,7 @@ import ipywidgets
 
 from engine.cluster.cluster import Cluster
 from engine.cluster.scaled_links import scaled
-from engine.job.errors import JobRefused
+from engine.job.errors import JobRefused, told
 from engine.job.job import Hardware, Job
 from engine.processes.launch import RunCancelled
 from engine.program.compile import compile_job
@@ -237,7 +237,7 @@ def _turned(state: State, name: str, value: Any) -> State:
     if name == "link_speed":
         return replace(state, link=settings.link_speed(value), source=REPLAYED)
     if name not in settings.knobs():
-        raise JobRefused(f"there is no knob called {name!r}: the knobs are {', '.join(settings.knobs())}.")
+        raise JobRefused(f"there is no knob called {told(name)}: the knobs are {', '.join(settings.knobs())}.")
     job = settings.turned(state.job, name, value)
     return replace(state, job=job, source=REPLAYED if name == "cluster" else state.source)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from engine.cluster.cluster import Cluster, cluster_files
 from engine.job import rules
-from engine.job.errors import JobRefused
+from engine.job.errors import JobRefused, told
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
 from lab.store.clusters import cluster_folder, find_cluster
@@ -79,7 +79,9 @@ def link_text(speed: float) -> str:
 def link_speed(value: Any) -> float:
     """The factor on the bandwidth of links. Raises `JobRefused`."""
     if value not in LINK_SPEEDS:
-        raise JobRefused(f"link_speed={value!r} is not a stop: use one of {', '.join(map(link_text, LINK_SPEEDS))}.")
+        raise JobRefused(
+            f"link_speed={told(value)} is not a stop: use one of {', '.join(map(link_text, LINK_SPEEDS))}."
+        )
     return float(value)
 
 
@@ -90,7 +92,7 @@ def chosen(names: tuple[str, ...]) -> list[Knob]:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"the knobs are {', '.join(known)}."
-            raise ValueError(f"there is no knob called {name!r}: {hint}")
+            raise ValueError(f"there is no knob called {told(name)}: {hint}")
     return [known[name] for name in names or known]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from engine.job.errors import told
 from lab.facade import Run
 from lab.views import figures
 from lab.views.figures import how_to_read
@@ -121,4 +122,4 @@ def refuse_unknown(views: tuple[str, ...]) -> None:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"the views are {', '.join(known)}."
-            raise ValueError(f"there is no view called {name!r}: {hint}")
+            raise ValueError(f"there is no view called {told(name)}: {hint}")
