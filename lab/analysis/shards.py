@@ -15,6 +15,7 @@ from typing import Literal
 from engine.job.errors import JobRefused, Unknown
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
+from engine.loading import import_whole
 from engine.model.buckets import Bucket, lane_buckets
 from engine.model.params import Param, unit_params
 from engine.model.units import lane_units
@@ -97,6 +98,7 @@ def layout(job: Job, unit: str) -> Layout:
 
 def _flat(job: Job, bucket: Bucket, lane: int) -> tuple[tuple[tuple[str, int, int], ...], tuple[tuple[int, int], ...]]:
     """Where each parameter lies in the buffer, and each data rank's own slice of it."""
+    import_whole("engine.execution.flat_bucket")
     import torch
 
     from engine.execution.flat_bucket import FlatBucket
@@ -120,6 +122,7 @@ def _matrix(param: Param, tp: int, offset: int, size: int) -> Matrix:
 
 def _tensor_areas(param: Param, tp: int, index: int) -> tuple[Area, ...]:
     """What tensor rank `index` holds of the matrix, found by slicing a tensor of positions along the split dim."""
+    import_whole("engine.model.initialization")
     import torch
 
     from engine.model.initialization import local_slice

@@ -146,6 +146,7 @@ def _to_open(command: Command) -> None:
     for one, port in ((notebooks, 8888), (served, 8501)):
         one.add_argument("--no-browser", action="store_true", help="open no browser; the address is printed")
         one.add_argument("--port", metavar="N", help=f"default: {port}, or one that is free")
+    served.add_argument("--no-token", action="store_true", help="let everybody on this machine in, without a token")
 
 
 def _dashboard(args: Namespace) -> int:

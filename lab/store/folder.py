@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.loading import import_whole
 from engine.whole_file import write_whole
 from lab.store.validation import first_fault, readable_job
 from lab.typical_seconds import typical_seconds
@@ -99,6 +100,7 @@ class Entry:
 
 @lru_cache(maxsize=1)
 def _reader() -> pydantic.TypeAdapter[Entry]:
+    import_whole("pydantic")
     import pydantic  # some 30 ms, so not before it is needed
 
     return pydantic.TypeAdapter(Entry)

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.loading import import_whole
 from lab.store.folder import WHOLE, Entry, RunInfo, Status
 from lab.store.store import RunNotFound, Store, StoreError
 from lab.store.validation import check_summary
@@ -80,6 +81,7 @@ class StoredRun:
     def job(self) -> Job:
         if self.known.job is not None:
             return self.known.job
+        import_whole("engine.job.job")
         from engine.job.errors import JobRefused
         from engine.job.job import Job
 
@@ -105,6 +107,7 @@ class StoredRun:
         """What the ranks did, as Arrow tables `ops`, `memory` and `metrics`."""
         if self.known.recording is not None:
             return self.known.recording
+        import_whole("engine.recording.parquet")
         import pyarrow as pa
 
         from engine.recording.parquet import StoredRecording, read_recording

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from engine.execution.reference import prune, source
 from engine.job.job import Job
+from engine.loading import import_whole
 from engine.model.buckets import lane_buckets
 from engine.prediction.op_templates.templates import Piece, Template, Templates, step_job, unit_job
 from engine.program.kinds import Kind
@@ -55,6 +56,7 @@ def step_template(job: Job, lane: int, backend: str, folder: Path | None = None)
 @lru_cache(maxsize=512)
 def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) -> Templates:
     def make() -> Templates:
+        import_whole("engine.prediction.op_templates.meta_templates")
         from engine.prediction.op_templates.meta_templates import execute_units  # torch, seconds to import
 
         return execute_units(job, backend, split)
@@ -65,6 +67,7 @@ def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) ->
 @lru_cache(maxsize=512)
 def _alone_templates(job: Job, lane: int, actions: tuple[Action, ...], backend: str, folder: Path | None) -> Templates:
     def make() -> Templates:
+        import_whole("engine.prediction.op_templates.meta_templates")
         from engine.prediction.op_templates.meta_templates import execute_alone
 
         return execute_alone(job, lane, actions, backend)
