@@ -17,8 +17,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.loading import import_whole
-from lab.facade import Run
+from lab.shadowed import check_unhidden
+
+check_unhidden("engine")  # before anything of it is imported
+
+from engine.loading import import_whole  # noqa: E402
+from lab.facade import Run  # noqa: E402
 
 if TYPE_CHECKING:
     import threading

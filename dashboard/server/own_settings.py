@@ -47,5 +47,5 @@ def ignore_those_of_others() -> None:
     config.get_config_files = _files
 
 
-def _files(name: str) -> list[str]:
-    return [str(_OWN)] if name == _OWN.name else []
+def _files(file_name: str) -> list[str]:
+    return [str(_OWN)] if file_name == _OWN.name else []

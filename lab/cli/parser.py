@@ -27,6 +27,7 @@ from lab.cli.commands import (
 from lab.cli.commands.run import FAILED, INTERRUPTED, OK, REFUSED, report_failure
 from lab.cli.options import Parser, add_job_options, parse
 from lab.running.planning import SHOWN
+from lab.shadowed import shadow_of
 from lab.store.stored_run import RunCorrupt, RunNotFound, StoreError
 from lab.views.exports import FORMATS, OF_A_STEP
 
@@ -154,6 +155,8 @@ def _dashboard(args: Namespace) -> int:
     from importlib.metadata import entry_points
 
     for declared in entry_points(group="shardlab.commands", name="dashboard"):
+        if said := shadow_of(declared.module.partition(".")[0]):
+            raise UserError(said)
         status: int = declared.load()(args)
         return status
     raise UserError("the dashboard is not installed: install Shardlab again, `pip install -e .` in its folder.")
