@@ -9,6 +9,7 @@ import os
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
+from pathlib import Path
 
 from engine.job.errors import UserError
 from engine.prediction.published_models import PRESETS
@@ -66,8 +67,18 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except OSError as error:
-        words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
-        return report_failure("failed", f"{words}.", FAILED, as_json=as_json)
+        return report_failure("failed", f"{_in_words(error)}.", FAILED, as_json=as_json)
+
+
+def _in_words(error: OSError) -> str:
+    """What is missing, or in the way, by its name: the system leaves out that of the current folder."""
+    if error.filename:
+        return f"{error.filename}: {error.strerror}"
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return "the folder in which this was started does not exist any more: go to another one"
+    return error.strerror or str(error)
 
 
 def _joined(argv: list[str]) -> list[str]:
