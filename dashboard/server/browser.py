@@ -6,7 +6,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from html import escape
 from pathlib import Path
 
@@ -22,20 +22,19 @@ def for_browser(url: str, folder: Path, port: int) -> Iterator[str]:
     if "microsoft" in platform.release().lower():  # WSL: a browser of Windows finds no file of Linux
         yield url
         return
-    file = _written(url, folder, f".dashboard-{port}.html")
-    try:
-        yield file.as_uri()
-    finally:
-        file.unlink(missing_ok=True)
+    with ExitStack() as kept:
+        yield _written(url, folder, f".dashboard-{port}.html", kept).as_uri()
 
 
-def _written(url: str, folder: Path, name: str) -> Path:
+def _written(url: str, folder: Path, name: str, kept: ExitStack) -> Path:
     page = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(url)}">'
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _private(folder.absolute() / name, page)
+        file = _private(folder.absolute() / name, page)
     except OSError:  # a store that may only be read
-        return _private(Path(tempfile.mkdtemp(prefix="shardlab-")) / name, page)
+        file = _private(Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="shardlab-"))) / name, page)
+    kept.callback(file.unlink, missing_ok=True)
+    return file
 
 
 def _private(path: Path, text: str) -> Path:
