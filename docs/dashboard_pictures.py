@@ -44,7 +44,7 @@ def main() -> None:
             url = json.loads(server.stdout.readline())["url"]
             for theme in ("light", "dark"):
                 for name, address in addresses.items():
-                    _take(browser, url + address, name, theme)
+                    _take(browser, url.replace("/?", f"/{address}&"), name, theme)
         finally:
             browser.close()
             for process in (long, server):
@@ -53,14 +53,14 @@ def main() -> None:
 
 
 def _addresses() -> dict[str, str]:
-    """Makes the runs that are shown; the address of each page."""
+    """Makes the runs that are shown; the address of each page, to which the token is added."""
     lab.run(dp=2, tp=2, pp=2, zero=1)  # the first run pays for starting up
     pair = [lab.run(dp=4, zero=zero, layers=8, steps=6) for zero in (1, 3)]
     for run, name in zip(pair, ("ZeRO-1", "ZeRO-3"), strict=True):
         write_notes(run.folder, name=name, tags=["ZeRO"])
     lab.run(pp=4, layers=8, microbatches=8)
     runs = ",".join(run.id for run in pair)
-    return {"runs": "", "launch": "launch", "live": "live", "compare": f"compare?runs={runs}", "planner": "planner"}
+    return {"runs": "?", "launch": "launch?", "live": "live?", "compare": f"compare?runs={runs}", "planner": "planner?"}
 
 
 def _take(browser: Browser, url: str, name: str, theme: Literal["light", "dark"]) -> None:

@@ -17,7 +17,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.facade import Run
+from lab.shadowed import check_unhidden
+
+check_unhidden("engine")  # before anything of it is imported
+
+from engine.loading import import_whole  # noqa: E402
+from lab.facade import Run  # noqa: E402
 
 if TYPE_CHECKING:
     import threading
@@ -74,6 +79,7 @@ def run(
     Raises `JobRefused` with one sentence for a job that cannot run, `ValueError` for a program or schedule
     that would not train it, `RunFailed` for a run that did not end well.
     """
+    import_whole("lab.running.execute")
     from lab.running.execute import run_job
 
     by_hand = _by_hand(program, options)
@@ -98,6 +104,7 @@ def simulate(
     Raises `JobRefused` with one sentence for what makes no sense. A job that exceeds the memory does make sense:
     `summary["fits"]` is then false.
     """
+    import_whole("lab.running.simulation", "engine.prediction.simulate")
     from lab.running import simulation
 
     by_hand = _by_hand(program, options)
@@ -105,6 +112,7 @@ def simulate(
 
 
 def _job(base: Job | str | Path | None, options: dict[str, Any]) -> Job:
+    import_whole("engine.job.job")
     from engine.job.job import Job
 
     if isinstance(base, (str, Path)):
@@ -134,6 +142,7 @@ def plan(*, model: str | Job, cluster: str = "a100-dgx", gpus: int, refine: int 
     model: a preset's name or a `Job`. fixed: options that keep their values, such as `tp=4, zero=1`. refine: how many
     of the best are replayed. Loads torch into this process. Raises `JobRefused` with one sentence.
     """
+    import_whole("lab.running.planning", "engine.planner.search")
     from lab.running.planning import plan
 
     return plan(model, cluster, gpus, refine=refine, **fixed)
@@ -162,6 +171,7 @@ def view(
     "bubble_curve", "shards" and "schedules"; default: timeline and grid. predicted: a replay or simulation of the same
     job, whose outlines are laid over the timeline. rank: chosen at first. Raises `ValueError` for an unknown view.
     """
+    import_whole("lab.widgets")
     from lab import widgets
 
     return widgets.view(run, views, predicted, rank, step)
@@ -171,6 +181,7 @@ def compare(*runs: Run) -> Compared:
     """Two to six runs side by side in a notebook, against the first: settings and numbers that differ, what came of it
     in words, and timelines that zoom together. Raises `ValueError` for fewer, more, or one that completed no step.
     """
+    import_whole("lab.widgets")
     from lab import widgets
 
     return widgets.Compared(runs)
@@ -189,6 +200,7 @@ def explore(
     "link_speed"; default: all. views: as in `view`. job, options: where it starts, as in `run`; two steps by default.
     Each setting starts a real run in the background, the newest wins. Raises `JobRefused` for a start that cannot run.
     """
+    import_whole("lab.widgets")
     from lab import widgets
 
     return widgets.explore(_several(knobs), _several(views), job, options)
@@ -214,6 +226,7 @@ def predict(
     (unit, low, high, what to say). truth: the right choice, or number, read from the run. run: makes it. then: what to
     show of it, by default its timeline and grid.
     """
+    import_whole("lab.widgets")
     from lab import widgets
 
     return widgets.ask(key, question, choices, number, truth, run, then)
@@ -225,6 +238,7 @@ def picture(figure: Callable[..., Any], *args: Any, how: str = "", **options: An
 
     figure: is called with `args`, `options` and `theme`, "light" or "dark". how: how to read it, shown below it.
     """
+    import_whole("lab.widgets")
     from lab import widgets
 
     return widgets.picture(figure, args, how, options)
@@ -272,6 +286,7 @@ def solution(name: str) -> Shown:
 def __getattr__(name: str) -> Any:
     """`from lab import figures`, as notebooks write it, loads plotly only then."""
     if name == "figures":
+        import_whole("lab.views.figures")
         from lab.views import figures
 
         return figures

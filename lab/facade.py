@@ -10,6 +10,7 @@ import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.loading import import_whole
 from lab.store.folder import WHOLE
 from lab.store.store import Store
 from lab.store.stored_run import StoredRun
@@ -36,6 +37,7 @@ class Run(StoredRun):
         What the ranks did, and what waits for what, stays; times are those of the described hardware. Raises
         `JobRefused` if there is no such cluster, it is too small, or no step of the run was completed.
         """
+        import_whole("lab.running.simulation", "engine.prediction.replay.replay")
         from lab.running.simulation import replayed
 
         return Run.of(replayed(self, cluster))
@@ -44,42 +46,49 @@ class Run(StoredRun):
 
     def timeline(self, step: int | None = None, **options: Any) -> go.Figure:
         """Ranks × time of one step (default: a typical one)."""
+        import_whole("lab.views.figures")
         from lab.views import figures
 
         return figures.timeline(self, step=step, **options)
 
     def grid(self, **options: Any) -> go.Figure:
         """Where each rank sits on the data × tensor × pipeline grid."""
+        import_whole("lab.views.figures")
         from lab.views import figures
 
         return figures.grid(self, **options)
 
     def memory(self, **options: Any) -> go.Figure:
         """Memory of each rank by category, measured beside predicted."""
+        import_whole("lab.views.figures")
         from lab.views import figures
 
         return figures.memory(self, **options)
 
     def communication(self, **options: Any) -> go.Figure:
         """Bytes sent on each axis, measured beside predicted."""
+        import_whole("lab.views.figures")
         from lab.views import figures
 
         return figures.communication(self, **options)
 
     def ledger(self, **options: Any) -> go.Figure:
         """What one rank sends on each axis, with calls and seconds."""
+        import_whole("lab.views.figures")
         from lab.views import figures
 
         return figures.ledger(self, **options)
 
     def shards(self, unit: str | None = None, **options: Any) -> go.Figure:
         """The weight matrices of a unit, such as "block0", with who keeps which part."""
+        import_whole("lab.views.figures")
         from lab.views import figures
 
         return figures.shards(self, unit, **options)
 
     def schedules(self, **options: Any) -> go.Figure:
         """The run's job under every schedule at unit costs, beside each other."""
+        import_whole("lab.views.figures")
         from lab.views import figures
 
         return figures.schedules(self, **options)
@@ -89,6 +98,7 @@ class Run(StoredRun):
 
         cluster: what the run is replayed on, to be laid beside what was measured; default: the one it names, if any.
         """
+        import_whole("lab.views.report")
         from lab.views.report import write_report
 
         put = cluster or self.cluster
@@ -99,6 +109,7 @@ class Run(StoredRun):
 
     def export(self, format: str, path: str | Path, step: int | None = None) -> Path:
         """Writes the run for another tool: "perfetto", "hta", "csv" or "parquet"; see `lab.views.exports.export`."""
+        import_whole("lab.views.exports")
         from lab.views.exports import export
 
         return export(self, format, path, step)

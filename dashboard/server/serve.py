@@ -6,51 +6,67 @@ Runs it has launched are carried out by a process of their own. They go on, and 
 from __future__ import annotations
 
 import json
+import secrets
 import socket
 import sys
 import threading
 import time
 import webbrowser
 from argparse import Namespace
-from contextlib import suppress
-from pathlib import Path
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 
+from dashboard.server.browser import for_browser
+from dashboard.server.own_settings import SAFE, ignore_those_of_others
 from lab.cli.ports import LOOPBACK, free_port, wished_port
 from lab.store.store import Store, StoreError
 from lab.store.trash import empty as empty_trash
 
-APP = Path(__file__).parents[1] / "asgi.py"
 FIRST_PORT = 8501
-SAFE = (
-    f"--server.address={LOOPBACK}",
-    f"--server.allowedHosts={LOOPBACK}",
-    "--server.allowedHosts=localhost",
-    "--server.enableCORS=true",
-    f"--server.corsAllowedOrigins=http://{LOOPBACK}",
-    "--server.enableXsrfProtection=true",
-    "--server.enableAgentApi=false",
-    "--server.headless=true",
-    "--server.fileWatcherType=none",
-    "--browser.gatherUsageStats=false",
-    "--client.showErrorDetails=none",
-    "--logger.hideWelcomeMessage=true",
-    "--logger.level=error",
-)
-"""Settings that no configuration file of the user, or of the folder, may undo; the rest is in `.streamlit`."""
 
 
 def dashboard(args: Namespace) -> int:
     port = wished_port(args.port) or free_port(FIRST_PORT)
     empty_trash(Store())
-    from click import Abort
-    from streamlit.web import cli  # takes a second
-
+    ignore_those_of_others()
     ask_nobody()
-    threading.Thread(target=_announce, args=(port, args.json, not args.no_browser), daemon=True).start()
-    with suppress(Abort):  # Ctrl-C
-        cli.main(["run", str(APP), f"--server.port={port}", *SAFE], standalone_mode=False)
+    from dashboard.server.asgi import application  # takes a second
+
+    address = Address(port, None if args.no_token else secrets.token_urlsafe(24))
+    with _opened(address, args.no_browser) as opened:
+        threading.Thread(target=_announce, args=(address, args.json, opened), daemon=True).start()
+        with suppress(KeyboardInterrupt):
+            application(address.token).run(config={**SAFE, "server.port": port})
     _farewell()
     return 0
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the dashboard is. token: None lets in whoever is on this machine."""
+
+    port: int
+    token: str | None
+
+    @property
+    def url(self) -> str:
+        shown = "" if self.token is None else f"?token={self.token}"
+        return f"http://{LOOPBACK}:{self.port}/{shown}"
+
+    def words(self) -> str:
+        said = (
+            "Everybody on this machine can open it"
+            if self.token is None
+            else "The token lets you in: give it to nobody"
+        )
+        return f"\n    {self.url}\n\n{said}. Ctrl-C ends the dashboard."
+
+
+def _opened(address: Address, no_browser: bool) -> AbstractContextManager[str | None]:
+    """What the browser is opened with, if it is."""
+    if no_browser or address.token is None:
+        return nullcontext(None if no_browser else address.url)
+    return for_browser(address.url, Store().root, address.port)
 
 
 def ask_nobody() -> None:
@@ -81,16 +97,18 @@ def _load_pages() -> None:
     import dashboard.runs.runs_table  # noqa: F401
 
 
-def _announce(port: int, as_json: bool, browser: bool) -> None:
-    """Says the address once somebody listens there, and the first visit need not wait for what it imports."""
+def _announce(address: Address, as_json: bool, opened: str | None) -> None:
+    """Says the address once somebody listens there, and the first visit need not wait for what it imports.
+
+    opened: what the browser is opened with, if it is.
+    """
     _load()
-    url = f"http://{LOOPBACK}:{port}/"
-    while not _answers(port):
+    while not _answers(address.port):
         time.sleep(0.05)
-    facts = {"url": url, "port": port, "runs": str(Store().root)}
-    print(json.dumps(facts) if as_json else f"\n    {url}\n\nCtrl-C ends the dashboard.", flush=True)
-    if browser:
-        webbrowser.open(url)
+    facts = {"url": address.url, "port": address.port, "token": address.token, "runs": str(Store().root)}
+    print(json.dumps(facts) if as_json else address.words(), flush=True)
+    if opened is not None:
+        webbrowser.open(opened)
     _load_pages()  # while the browser loads Streamlit's own pages
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.job.job import Job
+from engine.loading import import_whole
 from engine.model.params import unit_size
 from engine.model.unit_kinds import kind_of
 from engine.model.units import compute_units, needs
@@ -30,6 +31,7 @@ def parameters(job: Job) -> int:
 
 def activation_bytes(job: Job, unit: str) -> int:
     """Bytes that one unit saves for the backward of one micro-batch, on one rank."""
+    import_whole("engine.prediction.op_templates.meta_templates")
     from engine.prediction.op_templates.meta_templates import saved_bytes
 
     return saved_bytes(job)[kind_of(unit).name]
@@ -37,6 +39,7 @@ def activation_bytes(job: Job, unit: str) -> int:
 
 def held_for_weight_bytes(job: Job, unit: str) -> int:
     """Bytes that the input part of a unit's split backward leaves for its weight part, on one rank."""
+    import_whole("engine.prediction.op_templates.meta_templates")
     from engine.prediction.op_templates.meta_templates import left_bytes
 
     return left_bytes(job).get(kind_of(unit).name, 0)  # a source's backward is not split

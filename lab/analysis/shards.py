@@ -15,6 +15,7 @@ from typing import Literal
 from engine.job.errors import JobRefused, Unknown, told
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
+from engine.loading import import_whole
 from engine.model.buckets import Bucket, buckets_of_pp_rank
 from engine.model.params import Param, unit_params
 from engine.model.units import units_of_pp_rank
@@ -100,6 +101,7 @@ def _flat(
     job: Job, bucket: Bucket, pp_rank: int
 ) -> tuple[tuple[tuple[str, int, int], ...], tuple[tuple[int, int], ...]]:
     """Where each parameter lies in the buffer, and each data rank's own slice of it."""
+    import_whole("engine.execution.flat_bucket")
     import torch
 
     from engine.execution.flat_bucket import FlatBucket
@@ -123,6 +125,7 @@ def _matrix(param: Param, tp: int, offset: int, size: int) -> Matrix:
 
 def _tensor_areas(param: Param, tp: int, index: int) -> tuple[Area, ...]:
     """What tensor rank `index` holds of the matrix, found by slicing a tensor of positions along the split dim."""
+    import_whole("engine.model.initialization")
     import torch
 
     from engine.model.initialization import local_slice

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable
+from pathlib import Path
 
 from engine.job.errors import UserError, short
 from engine.prediction.published_models import PRESETS
@@ -26,6 +27,7 @@ from lab.cli.commands import (
 from lab.cli.commands.run import FAILED, INTERRUPTED, OK, REFUSED, report_failure
 from lab.cli.options import Parser, add_job_options, parse
 from lab.running.planning import SHOWN
+from lab.shadowed import shadow_of
 from lab.store.stored_run import RunCorrupt, RunNotFound, StoreError
 from lab.views.exports import FORMATS, OF_A_STEP
 
@@ -61,8 +63,18 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return report_failure("stopped", "stopped.", INTERRUPTED, as_json=as_json)
     except OSError as error:
-        words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
-        return report_failure("failed", f"{short(words)}.", FAILED, as_json=as_json)
+        return report_failure("failed", f"{short(_in_words(error))}.", FAILED, as_json=as_json)
+
+
+def _in_words(error: OSError) -> str:
+    """What is missing, or in the way, by its name: the system leaves out that of the current folder."""
+    if error.filename:
+        return f"{error.filename}: {error.strerror}"
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return "the folder in which this was started does not exist any more: go to another one"
+    return error.strerror or str(error)
 
 
 def _joined(argv: list[str]) -> list[str]:
@@ -142,6 +154,7 @@ def _to_open(command: Command) -> None:
     for one, port in ((notebooks, 8888), (served, 8501)):
         one.add_argument("--no-browser", action="store_true", help="open no browser; the address is printed")
         one.add_argument("--port", metavar="N", help=f"default: {port}, or one that is free")
+    served.add_argument("--no-token", action="store_true", help="let everybody on this machine in, without a token")
 
 
 def _dashboard(args: Namespace) -> int:
@@ -149,6 +162,8 @@ def _dashboard(args: Namespace) -> int:
     from importlib.metadata import entry_points
 
     for declared in entry_points(group="shardlab.commands", name="dashboard"):
+        if said := shadow_of(declared.module.partition(".")[0]):
+            raise UserError(said)
         status: int = declared.load()(args)
         return status
     raise UserError("the dashboard is not installed: install Shardlab again, `pip install -e .` in its folder.")

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.loading import import_whole
 from engine.machine import cores
 from engine.plain_file import GROWN, RECORD, open_plain, read_text
 from engine.whole_file import write_whole
@@ -110,6 +111,7 @@ class Entry:
 
 @lru_cache(maxsize=1)
 def _reader() -> pydantic.TypeAdapter[Entry]:
+    import_whole("pydantic")
     import pydantic  # some 30 ms, so not before it is needed
 
     return pydantic.TypeAdapter(Entry)

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.loading import import_whole
 from engine.plain_file import GROWN, read_text
 from lab.store.folder import WHOLE, Entry, RunInfo, Status
 from lab.store.store import RunNotFound, Store, StoreError
@@ -87,6 +88,7 @@ class StoredRun:
     def job(self) -> Job:
         if self.known.job is not None:
             return self.known.job
+        import_whole("engine.job.job")
         from engine.job.errors import JobRefused
         from engine.job.job import Job
 
@@ -112,6 +114,7 @@ class StoredRun:
         """What the ranks did, as Arrow tables `ops`, `memory` and `metrics`."""
         if self.known.recording is not None:
             return self.known.recording
+        import_whole("engine.recording.parquet")
         import pyarrow as pa
 
         from engine.recording.parquet import StoredRecording, read_recording

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from engine.loading import import_whole
+
 if TYPE_CHECKING:
     import pydantic
 
@@ -19,6 +21,7 @@ def readable_job(options: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises `ValueError` for one that no run can have had. Whether its text still exists does not matter any more.
     """
+    import_whole("engine.job.job")
     from engine.job import rules
     from engine.job.job import Job
 
@@ -109,6 +112,7 @@ class _Simulated(_Summary):
 
 @lru_cache(maxsize=2)
 def _reader(kind: type[_Summary]) -> pydantic.TypeAdapter[_Summary]:
+    import_whole("pydantic")
     import pydantic  # some 30 ms, so not before it is needed
 
     return pydantic.TypeAdapter(kind)

@@ -86,7 +86,7 @@ def first_page(page: Page, url: str) -> None:
 
 
 def comparison(page: Page, url: str, runs: list[str]) -> None:
-    page.goto(f"{url}compare?runs={','.join(runs)}")
+    page.goto(url.replace("/?", f"/compare?runs={','.join(runs)}&"))
     page.locator(DRAWN).nth(1).wait_for(timeout=120_000)
 
 

@@ -53,24 +53,27 @@ class Server:
 
     process: subprocess.Popen[str]
     port: int
+    token: str | None
+    printed: str
     runs: Path
 
     @classmethod
-    def start(cls, runs: Path, port: int | None = None) -> Server:
-        """On the store in `runs`. Returns when it says its address."""
+    def start(cls, runs: Path, port: int | None = None, *options: str, **surroundings: str) -> Server:
+        """On the store in `runs`, started in the folder around it. Returns when it says its address."""
         runs.mkdir(exist_ok=True)
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "SHARDLAB_RUNS": str(runs)}
-        wish = ["--no-browser", "--json", "--port", str(port or free_port())]
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "SHARDLAB_RUNS": str(runs)} | surroundings
+        wish = ["--no-browser", "--json", "--port", str(port or free_port()), *options]
         command = [sys.executable, "-m", "lab.cli", "dashboard", *wish]
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, cwd=runs.parent, env=environment, text=True, stdout=pipe, stderr=pipe)
         assert process.stdout is not None
         told = json.loads(process.stdout.readline())
         assert told["runs"] == str(runs)
-        return cls(process, told["port"], runs)
+        return cls(process, told["port"], told["token"], told["url"], runs)
 
     @property
     def url(self) -> str:
+        """Of a page, for a window that has come in by the printed address."""
         return f"http://127.0.0.1:{self.port}/"
 
     def stop(self) -> tuple[int, str]:
@@ -122,11 +125,14 @@ def _belongs(process: psutil.Process, runs: Path) -> bool:
 class Window:
     """A browser window of its own, as another person's would be. It keeps what its page asked for and complained of."""
 
-    def __init__(self, browser: Browser, server: Server, **options: Any) -> None:
+    def __init__(self, browser: Browser, server: Server, *, comes_in: bool = True, **options: Any) -> None:
+        """comes_in: by the address that the server printed; else nobody has told it."""
         self.server = server
         self.asked: list[str] = []
         self.complaints: list[str] = []
         self.context: BrowserContext = browser.new_context(**({"viewport": WIDE} | options))
+        if comes_in:
+            assert self.context.request.get(server.printed).ok
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(SLOW_MS)
         self.page.on("request", lambda request: self.asked.append(request.url))

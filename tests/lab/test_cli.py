@@ -302,3 +302,16 @@ def test_neither_the_package_nor_the_command_line_loads_torch_or_plotly() -> Non
     code += "print([m for m in ('torch', 'plotly', 'pandas', 'pyarrow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_folder_that_is_gone_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SHARDLAB_RUNS", raising=False)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(["runs"]) == 1
+    assert "the folder in which this was started does not exist any more" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)

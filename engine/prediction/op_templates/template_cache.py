@@ -17,6 +17,7 @@ from pathlib import Path
 
 from engine.execution.reference import prune, source
 from engine.job.job import Job
+from engine.loading import import_whole
 from engine.model.buckets import buckets_of_pp_rank
 from engine.plain_file import read_text
 from engine.prediction.op_templates.templates import Piece, Template, Templates, step_job, unit_job
@@ -57,6 +58,7 @@ def step_template(job: Job, pp_rank: int, backend: str, folder: Path | None = No
 @lru_cache(maxsize=512)
 def _unit_templates(job: Job, backend: str, folder: Path | None, split: bool) -> Templates:
     def make() -> Templates:
+        import_whole("engine.prediction.op_templates.meta_templates")
         from engine.prediction.op_templates.meta_templates import execute_units  # torch, seconds to import
 
         return execute_units(job, backend, split)
@@ -69,6 +71,7 @@ def _alone_templates(
     job: Job, pp_rank: int, actions: tuple[Action, ...], backend: str, folder: Path | None
 ) -> Templates:
     def make() -> Templates:
+        import_whole("engine.prediction.op_templates.meta_templates")
         from engine.prediction.op_templates.meta_templates import execute_alone
 
         return execute_alone(job, pp_rank, actions, backend)

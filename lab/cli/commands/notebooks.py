@@ -1,7 +1,8 @@
 """`lab notebooks`: JupyterLab on a working copy of the notebooks, for this machine alone.
 
 The server runs in this very process, so that one Ctrl-C ends it and its kernels. It listens on loopback, wants a token,
-and asks nobody for news, updates or extensions. Of the user's own Jupyter it reads nothing: settings stay in the copy.
+and asks nobody for news, updates or extensions. Of the user's own Jupyter it reads nothing: settings are those in the
+copy.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from lab.learning.notebook_copies import FIRST, HIDDEN, update
 from lab.store.store import default_root
 
 _PATIENCE = 5.0  # seconds for interrupted cells to end their processes and answer
+_EXTENSIONS = {"jupyterlab": True, "jupyter_lsp": True, "jupyter_server_terminals": True, "notebook_shim": True}
+"""What JupyterLab needs on the server; that is enabled in files which are not read here."""
 _NO_NEWS = '{"fetchNews": "false", "checkForUpdates": false}\n'  # or JupyterLab asks to be allowed to fetch some
 
 
@@ -31,8 +34,9 @@ def notebooks(args: Namespace) -> int:
     port = wished_port(args.port)
     folder = Path(args.to).absolute()
     copied = update(folder, args.fresh)
-    os.environ.update(_environment(folder))
-    os.environ.pop("JUPYTER_PATH", None)  # another installation's kernels would come before ours
+    ours = _environment(folder)
+    ignore_settings_of_others(Path(ours["JUPYTER_CONFIG_DIR"]))
+    os.environ.update(ours)
     _write_settings(folder)
     from jupyterlab.labapp import LabApp  # after the environment, which it reads
 
@@ -49,6 +53,23 @@ def notebooks(args: Namespace) -> int:
         signal.signal(number, lambda *_: _end(server))
     server.start()  # returns when its kernels are shut down
     return 0
+
+
+def ignore_settings_of_others(config: Path) -> None:
+    """Leaves Jupyter no settings but those in the folder `config`. To be called before anything of Jupyter is imported.
+
+    Those of the user, of the environment and of the machine could give the server another address, a certificate, a
+    gateway for its kernels, or doors for pages of other hosts: the printed address would be dead, or not alone.
+    """
+    from jupyter_core import paths
+
+    for name in [*os.environ]:
+        if name.startswith(
+            ("JUPYTER", "JPY_", "JLAB_", "JP_LSP_")
+        ):  # JUPYTER_PATH too: kernels of another installation
+            del os.environ[name]
+    assert hasattr(paths, "jupyter_config_path")
+    paths.jupyter_config_path = lambda: [str(config)]
 
 
 def _end(server: Any) -> None:
@@ -102,6 +123,14 @@ def _arguments(folder: Path, token: str, port: int | None, browser: bool) -> lis
     return [
         *chosen,
         f"--ServerApp.ip={LOOPBACK}",
+        "--ServerApp.sock=",
+        "--ServerApp.base_url=/",
+        "--ServerApp.certfile=",
+        "--ServerApp.keyfile=",
+        "--ServerApp.allow_origin=",
+        "--ServerApp.allow_origin_pat=",
+        "--ServerApp.allow_remote_access=False",
+        f"--ServerApp.jpserver_extensions={_EXTENSIONS}",
         f"--IdentityProvider.token={token}",
         f"--ServerApp.root_dir={folder}",
         f"--ServerApp.open_browser={browser}",
