@@ -19,6 +19,7 @@ from pathlib import Path
 from engine.cluster.cluster import Cluster
 from engine.cluster.roofline import peak_flops
 from engine.job.job import Job
+from engine.planner.estimate.bounds import bound
 from engine.planner.estimate.estimate import PARTS, Estimator
 from engine.planner.estimate.memory import CATEGORIES
 from engine.planner.explain import sentences
@@ -49,9 +50,9 @@ def search(
     """Ranks every legal plan of a model on `gpus` devices of `cluster`.
 
     fixed: job options that keep these values, degrees and knobs included; the other options of the plan are searched
-    if they are among `planning.plans.KNOBS`, else as the job has them. reserve_bytes: of each device's memory, kept
-    free; default: `planning.refusals.RESERVED` of it. refine: how many of the best are replayed. cache_dir: in which
-    what was executed is kept (`engine.prediction.op_templates.template_cache`). Plans that leave GPUs idle are
+    if they are among `engine.planner.plans.KNOBS`, else as the job has them. reserve_bytes: of each device's memory,
+    kept free; default: `engine.planner.refusals.RESERVED` of it. refine: how many of the best are replayed. cache_dir:
+    in which what was executed is kept (`engine.prediction.op_templates.template_cache`). Plans that leave GPUs idle are
     offered where they are faster than all that use as many as any plan can.
 
     Raises `JobRefused` in one sentence: an option that is wrong, no legal plan, a cluster too small, or a model that
@@ -75,7 +76,7 @@ def search(
         knobs = winner.table.knobs[winner.i]
         nearest = {knob: _candidate(_Place(table, i), gpus) for knob, i in table.nearest(knobs).items()}
     found = Search(
-        ranked, nearest, dropped, sum(len(many) for _, many in legal), len(table), gpus, ranked[0].idle_gpus, limit,
+        ranked, nearest, dropped, sum(len(plans) for _, plans in legal), len(table), gpus, ranked[0].idle_gpus, limit,
         space.job.precision.terms(), estimated=table.estimated, unsure=table.unsure(best[0].seconds),
         full=None if winner.table is table else _candidate(_Place(table, table.best(1)[0]), gpus),
     )  # fmt: skip
@@ -104,8 +105,8 @@ def _with_idle(seconds: float, estimator: Estimator, gpus: int, limit: int) -> l
     for ranks, legal in fewer_ranks(estimator, gpus, estimator.places.world, seconds).items():
         smaller = Estimator(estimator.space, estimator.cluster, ranks, (), estimator.cache_dir)
         smaller.units = estimator.units  # what has been executed holds for any number of ranks
-        bounds = [smaller.bound(shape, many) < seconds for shape, many in legal]
-        hopeful = [(shape, many.where(may)) for (shape, many), may in zip(legal, bounds, strict=True) if may.any()]
+        bounds = [bound(smaller, shape, plans) < seconds for shape, plans in legal]
+        hopeful = [(shape, plans.where(may)) for (shape, plans), may in zip(legal, bounds, strict=True) if may.any()]
         table, _ = fitting(smaller, hopeful, limit)
         found += [_Place(table, i) for i in table.best(KEPT, below=seconds, effort=EFFORT // 10)]
         seconds = min([seconds, *(place.seconds for place in found)])
@@ -136,7 +137,7 @@ def most_ranks(space: Space, gpus: int) -> tuple[int, Legal]:
     together = prod(max(1, getattr(space.job.plan, axis)) for axis in space.job.plan.degrees if axis in space.fixed)
     for ranks in range(gpus // together * together, 0, -together):
         legal = [(shape, variants(space, shape)) for shape in shapes(space, ranks)]
-        legal = [(shape, many) for shape, many in legal if len(many)]
+        legal = [(shape, plans) for shape, plans in legal if len(plans)]
         if legal:
             return ranks, legal
     raise why_empty(space, gpus)

@@ -15,6 +15,7 @@ from engine.cluster.cluster import Cluster, SlowLink, load_cluster
 from engine.cluster.collectives import group_cost
 from engine.job.job import Job, Model, Training
 from engine.model.buckets import lane_buckets
+from engine.planner.estimate.bounds import bound
 from engine.planner.estimate.estimate import PARTS, Estimator, estimate
 from engine.planner.estimate.memory import peaks, sizes
 from engine.planner.estimate.unit_costs import UnitCosts, step_costs
@@ -192,4 +193,4 @@ def test_no_step_is_shorter_than_its_bound() -> None:
         space, shape, one = split(job)
         estimator = Estimator(space, cluster, job.world_size, [shape.tp])
         seconds = estimator.parts([(shape, one)])[0].sum()
-        assert estimator.bound(shape, one)[0] <= seconds * 1.001, (cluster.name, job.plan)
+        assert bound(estimator, shape, one)[0] <= seconds * 1.001, (cluster.name, job.plan)

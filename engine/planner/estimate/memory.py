@@ -3,7 +3,7 @@
 Activations are counted along the order of the schedule, everything else in closed form.
 
 Bytes are those of the pipeline rank with the highest total. State is exact. The total is the sum of the categories' own
-peaks, which fall almost together: a percent or two above the true peak on average. Interleaved stages with many
+peaks, which fall almost together: a percent or two above the true peak on average. Interleaved stages with plans
 messages in flight and split backwards of recomputed blocks have their peaks apart, and there it may be 20 % above.
 """
 
@@ -20,10 +20,10 @@ from engine.job.job import Job, Model, Plan
 from engine.job.schedules import SCHEDULES
 from engine.model.units import output_bytes
 from engine.planner.estimate.distinct_stages import (
-    LaneKind,
-    held,
+    RankKind,
+    bucket_sizes,
     in_use,
-    lane_kinds,
+    rank_kinds,
     stage_units,
     whole_backwards,
 )
@@ -77,31 +77,31 @@ def sizes(job: Job, tp: int) -> Sizes:
     return Sizes(kept, whole, left, message)
 
 
-def peaks(space: Space, shape: Shape, many: Variants, unit: Sizes) -> Numbers:
+def peaks(space: Space, shape: Shape, plans: Variants, unit: Sizes) -> Numbers:
     """Bytes on the worst pipeline rank of each plan, [categories, plans]."""
-    rounds = np.unique(_rounds(shape, many), return_inverse=True)
-    of_kinds = [_lane(space, shape, many, unit, kind, rounds) for kind in lane_kinds(space.job, shape)]
+    rounds = np.unique(_rounds(shape, plans), return_inverse=True)
+    of_kinds = [_lane(space, shape, plans, unit, kind, rounds) for kind in rank_kinds(space.job, shape)]
     stacked = np.stack(of_kinds)
     worst = stacked.sum(axis=1).argmax(axis=0)
-    return np.asarray(stacked[worst, :, np.arange(len(many))].T)
+    return np.asarray(stacked[worst, :, np.arange(len(plans))].T)
 
 
 def _lane(
-    space: Space, shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, rounds: tuple[Numbers, Numbers]
+    space: Space, shape: Shape, plans: Variants, unit: Sizes, kind: RankKind, rounds: tuple[Numbers, Numbers]
 ) -> Numbers:
     """[categories, plans] of the first pipeline rank of a kind, which of all of them holds most micro-batches."""
     job = space.job
-    size = space.job.training.batch // shape.dp // many.microbatches
-    out = np.zeros((len(CATEGORIES), len(many)), np.int64)
-    out[3] = _activations(shape, many, unit, kind, job, rounds) * size
+    size = space.job.training.batch // shape.dp // plans.microbatches
+    out = np.zeros((len(CATEGORIES), len(plans)), np.int64)
+    out[3] = _activations(shape, plans, unit, kind, job, rounds) * size
     if shape.pp > 1:
-        unproven = _micro_batches(job, shape, kind.lanes[0], many.microbatches)
+        unproven = _micro_batches(job, shape, kind.pp_ranks[0], plans.microbatches)
         if shape.pp == 2:  # both neighbours are one rank, so that every message says something about the others
             unproven = np.minimum(unproven, 4)
-        out[5] = (unproven + RECEIVED) * unit.message[many.sequence] * size
-    for zero in np.unique(many.zero):
-        mine = many.zero == zero
-        has, e = held(job, shape, kind, int(zero)), job.precision
+        out[5] = (unproven + RECEIVED) * unit.message[plans.sequence] * size
+    for zero in np.unique(plans.zero):
+        mine = plans.zero == zero
+        has, e = bucket_sizes(job, shape, kind, int(zero)), job.precision
         whole, shard = has.padded.sum(), has.shard.sum()
         out[0, mine] = (shard if zero == 3 else whole) * e.compute
         out[1, mine] = (shard if zero >= 2 else whole) * e.grad
@@ -113,7 +113,7 @@ def _lane(
     return out
 
 
-def _most_gathered(job: Job, kind: LaneKind, padded: Numbers) -> int:
+def _most_gathered(job: Job, kind: RankKind, padded: Numbers) -> int:
     """Elements gathered at a time: the unit in use and those ahead of it."""
     if job.plan.keep_gathered:
         return int(padded.sum())
@@ -131,34 +131,34 @@ def _most_reduced(padded: Numbers, shard: Numbers) -> int:
 
 
 def _activations(
-    shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, job: Job, rounds: tuple[Numbers, Numbers]
+    shape: Shape, plans: Variants, unit: Sizes, kind: RankKind, job: Job, rounds: tuple[Numbers, Numbers]
 ) -> Numbers:
     """Bytes at the peak for one sequence a micro-batch."""
-    kept, whole, left = (of[:, many.sequence, many.recompute] for of in (unit.kept, unit.whole, unit.left))
+    kept, whole, left = (of[:, plans.sequence, plans.recompute] for of in (unit.kept, unit.whole, unit.left))
     again = np.maximum(whole[1] - kept[1], 0)  # a block that is computed again
     # the head's are gone before a block is computed again
     first = np.maximum(again - kept[2], 0) if kind.last else again
     last = np.where(again > 0, np.maximum(whole[1] - left[1], 0), 0)
     held_by = np.concatenate([kept, left, [first, last]])
-    peak = np.zeros(len(many), np.int64)
-    lanes = dict.fromkeys((kind.lanes[0], kind.lanes[-1]))  # what the others hold lies between these two
+    peak = np.zeros(len(plans), np.int64)
+    lanes = dict.fromkeys((kind.pp_ranks[0], kind.pp_ranks[-1]))  # what the others hold lies between these two
     for i, m in enumerate(rounds[0].tolist()):
         mine = np.flatnonzero(rounds[1] == i)
         peak[mine] = np.max([(_moments(job, shape, m, z) @ held_by[:, mine]).max(axis=0) for z in lanes], axis=0)
     return peak
 
 
-def _rounds(shape: Shape, many: Variants) -> Numbers:
+def _rounds(shape: Shape, plans: Variants) -> Numbers:
     """The number of micro-batches to look at for each plan: more than two rounds repeat the second one."""
-    if _grows(shape, many):
-        return many.microbatches
-    return np.minimum(many.microbatches, 2 * shape.pp + many.microbatches % shape.pp)
+    if _grows(shape, plans):
+        return plans.microbatches
+    return np.minimum(plans.microbatches, 2 * shape.pp + plans.microbatches % shape.pp)
 
 
-def _grows(shape: Shape, many: Variants) -> bool:
+def _grows(shape: Shape, plans: Variants) -> bool:
     """Whether a rank holds the more the more micro-batches there are, as under GPipe."""
     held = SCHEDULES[shape.schedule].in_flight
-    most = int(many.microbatches.max())
+    most = int(plans.microbatches.max())
     few = min(most, 2 * shape.pp + most % shape.pp)
     return held is None or held(shape.pp, most, shape.chunks, 0) > held(shape.pp, few, shape.chunks, 0)
 
@@ -181,10 +181,10 @@ def _moments(job: Job, shape: Shape, microbatches: int, lane: int) -> Numbers:
     has been for an input part."""
     held, (least, most) = SCHEDULES[shape.schedule].in_flight, SCHEDULES[shape.schedule].chunks
     if held and least == most == 1 and whole_backwards(shape.schedule):
-        units, home = stage_units(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks)
+        units, home = stage_units(job.model, shape.partition, shape.schedule, shape.pp, shape.chunks)
         mine = units[home == lane].sum(axis=0) * held(shape.pp, microbatches, 1, lane)
         return np.array([[*mine, 0, 0, 0, 1, 0]])
-    return _counted(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks, microbatches, lane)
+    return _counted(job.model, shape.partition, shape.schedule, shape.pp, shape.chunks, microbatches, lane)
 
 
 @lru_cache(maxsize=16384)
