@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
 from engine.planner.estimate.bounds import bound
+from engine.planner.estimate.distinct_stages import rank_kinds
 from engine.planner.estimate.estimate import PARTS, Estimator
 from engine.planner.estimate.memory import CATEGORIES, peaks
 from engine.planner.plans import Legal, Shape, Variants, job_of
@@ -117,29 +119,65 @@ class PlanTable:
         return found
 
 
-def fitting(estimator: Estimator, legal: Legal, limit: int) -> tuple[PlanTable, tuple[Dropped, ...]]:
-    """The plans whose peak is at most `limit` bytes; and those whose is not, by what is too much."""
+@dataclass(frozen=True, eq=False)
+class Place:
+    """An estimated plan of a table."""
+
+    table: PlanTable
+    i: int
+
+    @property
+    def seconds(self) -> float:
+        """Of a step, as estimated."""
+        return float(self.table.parts[:, self.i].sum())
+
+    @property
+    def shape(self) -> Shape:
+        return self.table.shapes[int(self.table.where[self.i, 0])][0]
+
+    @property
+    def job(self) -> Job:
+        return self.table.job(self.i)
+
+
+def fitting(estimator: Estimator, legal: Legal, limit: int) -> tuple[PlanTable, tuple[Dropped, ...], Legal]:
+    """The plans whose peak is at most `limit` bytes; those whose is not, by what is too much; and those of them that
+    might fit under another partition, the nearest first."""
     kept, kept_memory, lost = [], [], _Lost(estimator, limit)
+    nearly: list[tuple[int, Shape, Variants]] = []
     for shape, plans in legal:
         memory = peaks(estimator.space, shape, plans, estimator.unit_sizes(shape.tp))
         fits = memory.sum(axis=0) <= limit
         lost.note(shape, plans.where(~fits), memory[:, ~fits])
+        nearly += _nearly(estimator, shape, plans, memory.sum(axis=0), limit)
         if fits.any():
             kept.append((shape, plans.where(fits)))
             kept_memory.append(memory[:, fits])
+    hopes = [(shape, plans) for _, shape, plans in sorted(nearly, key=lambda one: one[0])]
     if not kept:
         none = np.empty((0, len(COLUMNS)), np.int64)
-        return PlanTable(
-            estimator, [], none[:, :2], none, none.T, np.empty(0), np.empty((len(PARTS), 0))
-        ), lost.dropped()
+        whole = PlanTable(estimator, [], none[:, :2], none, none.T, np.empty(0), np.empty((len(PARTS), 0)))
+        return whole, lost.dropped(), hopes
     where = [np.stack([np.full(len(plans), i), np.arange(len(plans))], axis=1) for i, (_, plans) in enumerate(kept)]
     knobs = [_knobs(estimator, shape, plans) for shape, plans in kept]
-    bound = np.concatenate([bound(estimator, shape, plans) for shape, plans in kept])
+    bounds = np.concatenate([bound(estimator, shape, plans) for shape, plans in kept])
     whole = PlanTable(
-        estimator, kept, np.concatenate(where), np.concatenate(knobs), np.concatenate(kept_memory, axis=1), bound,
-        np.full((len(PARTS), len(bound)), np.nan),
+        estimator, kept, np.concatenate(where), np.concatenate(knobs), np.concatenate(kept_memory, axis=1), bounds,
+        np.full((len(PARTS), len(bounds)), np.nan),
     )  # fmt: skip
-    return whole, lost.dropped()
+    return whole, lost.dropped(), hopes
+
+
+def _nearly(
+    estimator: Estimator, shape: Shape, plans: Variants, memory: Numbers, limit: int
+) -> Iterator[tuple[int, Shape, Variants]]:
+    """Plans that would fit if the fullest rank gave up one of its blocks and all that comes with it, and their least
+    peak in bytes. memory: [plans]."""
+    if 1 < shape.pp * shape.chunks < estimator.job.model.layers and "partition" not in estimator.space.fixed:
+        most = max(sum(kind.blocks) for kind in rank_kinds(estimator.job, shape))
+        near = (memory > limit) & (memory * (most - 1) <= limit * most)
+        if near.any():
+            yield int(memory[near].min()), shape, plans.where(near)
 
 
 def _knobs(estimator: Estimator, shape: Shape, plans: Variants) -> Numbers:

@@ -49,7 +49,7 @@ def busy_of(prices: Prices, block: Block, counts: Numbers, pp_rank_of: Numbers) 
 
 def _busy_in_column(prices: Prices, block: Block, column: int, counts: Numbers, pp_rank_of: Numbers) -> Floats:
     shape, microbatches, pp = block.shape, block.plans.microbatches, block.shape.pp
-    forward_of, backward_of, ahead_of = (of[pp_rank_of] for of in _unit_seconds(prices, block, column))
+    forward_of, backward_of, ahead_of = (of[pp_rank_of] for of in unit_seconds(prices, block, column))
     forward = np.matmul(counts[:, :, None], forward_of)[:, :, 0]
     backward = np.matmul(counts[:, :, None], backward_of)[:, :, 0]
     work = np.zeros((len(counts), pp, len(microbatches)))
@@ -66,7 +66,7 @@ def _busy_in_column(prices: Prices, block: Block, column: int, counts: Numbers, 
     return np.asarray(busy)
 
 
-def _unit_seconds(prices: Prices, block: Block, column: int) -> tuple[Floats, Floats, Floats]:
+def unit_seconds(prices: Prices, block: Block, column: int) -> tuple[Floats, Floats, Floats]:
     """On each pipeline rank of a column the seconds for a micro-batch of (forward of each of UNITS, [pipeline ranks,
     UNITS, plans]; backward of each; computing a block again, [pipeline ranks, plans], which a stage can do for its
     first block before the gradient is there)."""
@@ -131,7 +131,7 @@ def bound_of_partitions(prices: Prices, shape: Shape, plans: Variants) -> Floats
     split = not whole_backwards(shape.schedule)
     for column in range(len(block.mesh.tensor)):
         # of the fastest pipeline rank, [UNITS, plans]
-        forward, backward, ahead = (of.min(axis=0) for of in _unit_seconds(prices, block, column))
+        forward, backward, ahead = (of.min(axis=0) for of in unit_seconds(prices, block, column))
         work = forward + backward
         total = work[0] + layers * work[1] + work[2]
         way = forward if split else work - np.stack([0 * ahead, ahead, 0 * ahead])

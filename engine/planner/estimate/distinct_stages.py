@@ -72,9 +72,10 @@ def bucket_sizes(job: Job, shape: Shape, kind: RankKind, zero: int) -> BucketSiz
 @lru_cache(maxsize=16384)
 def _bucket_sizes(model: Model, tp: int, kind: RankKind, cap: int, shards: int) -> BucketSizes:
     order = ["head"] * kind.last + ["block0"] * sum(kind.blocks) + ["embedding"] * kind.first
+    size_of = {name: unit_size(model, {"tp": tp}, name) for name in set(order)}
     elements: list[int] = []
     for name in order:
-        size = unit_size(model, {"tp": tp}, name)
+        size = size_of[name]
         if not elements or elements[-1] + size > cap:
             elements.append(0)
         elements[-1] += size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from engine.job.job import Job
 from engine.model.units import recomputes
@@ -20,9 +21,13 @@ class Grouping:
 
     job: Job
 
+    @cached_property
+    def _unit_by_unit(self) -> bool:
+        return self.job.effective_zero >= 2
+
     def together(self, action: Action) -> bool:
         """Whether the action stands for all units of its stage."""
-        if self.job.effective_zero >= 2 or action.kind not in WORKS:
+        if self._unit_by_unit or action.kind not in WORKS:
             return False
         return action.kind is Kind.FORWARD or action.microbatch != self.job.plan.microbatches - 1
 
