@@ -80,7 +80,7 @@ def search(
     found = Search(
         ranked, nearest, dropped, sum(len(plans) for _, plans in legal), len(table), gpus, ranked[0].idle_gpus, limit,
         space.job.precision.terms(), estimated=table.estimated, unsure=table.unsure(best[0].seconds),
-        full=full and _candidate(full, gpus), untried_partitions=untried,
+        full=None if full is None else _candidate(full, gpus), untried_partitions=untried,
     )  # fmt: skip
     return dataclasses.replace(found, sentences=sentences(found, cluster))
 

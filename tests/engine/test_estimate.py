@@ -7,6 +7,7 @@ import os
 import random
 import secrets
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -121,8 +122,8 @@ def legal_shapes(job: Job, ranks: int) -> tuple[Shape, ...]:
 
 
 def drawn(rng: random.Random) -> tuple[Cluster, Job]:
-    """A legal plan, every schedule as likely as another, and every tenth of 22 or 23 chunks on two ranks; none with so
-    long a program that its replay takes seconds."""
+    """A legal plan, every schedule as likely as another, one in four with any partition whatever, and every tenth of 22
+    or 23 chunks on two ranks; none with so long a program that its replay takes seconds."""
     cluster, job = rng.choice(CLUSTERS), rng.choice(JOBS)
     many_chunks = rng.random() < 0.1
     if many_chunks:
@@ -134,6 +135,10 @@ def drawn(rng: random.Random) -> tuple[Cluster, Job]:
     schedule = rng.choice(sorted({shape.schedule for shape in found}))
     shape = rng.choice([shape for shape in found if shape.schedule == schedule])
     many = variants(Space(job), shape)
+    if 1 < shape.pp * shape.chunks < job.model.layers and rng.random() < 0.25:
+        cuts = sorted(rng.sample(range(1, job.model.layers), shape.pp * shape.chunks - 1))
+        sizes = (end - start for start, end in pairwise([0, *cuts, job.model.layers]))
+        shape = dataclasses.replace(shape, partition=tuple(sizes))
     plan = job_of(Space(job), shape, many, rng.randrange(len(many)))
     return (cluster, plan) if plan.plan.microbatches * plan.model.layers <= 600 else drawn(rng)
 

@@ -52,8 +52,8 @@ def _busy_in_column(prices: Prices, block: Block, column: int, counts: Numbers, 
     forward_of, backward_of, ahead_of = (of[pp_rank_of] for of in unit_seconds(prices, block, column))
     forward = np.matmul(counts[:, :, None], forward_of)[:, :, 0]
     backward = np.matmul(counts[:, :, None], backward_of)[:, :, 0]
-    work = np.zeros((len(counts), pp, len(microbatches)))
-    np.add.at(work, (slice(None), pp_rank_of), forward + backward)
+    on_rank = (pp_rank_of == np.arange(pp)[:, None]).astype(float)  # [pipeline ranks, stages]
+    work = np.matmul(on_rank, forward + backward)
     split = not whole_backwards(shape.schedule)
     way = forward if split else forward + backward - ahead_of
     _, first_stage = np.unique(pp_rank_of, return_index=True)
