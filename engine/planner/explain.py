@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby
 
 from engine.cluster.cluster import Cluster
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
+from engine.model.unit_kinds import kind_of
+from engine.model.units import stages
 from engine.planner.plans import Space, shapes
 from engine.planner.result import Candidate, Search
 from engine.recording.tables import CATEGORY_WORDS
@@ -31,6 +34,11 @@ def sentences(found: Search, cluster: Cluster) -> tuple[str, ...]:
         out.append(_on_purpose(best, found.full, found.gpus))
     elif found.idle_gpus:
         out.append(idle_note(best.job, found.gpus, best.job.plan.tp, best.job.plan.pp, found.gpus - found.idle_gpus))
+    if found.untried_partitions:
+        out.append(
+            f"{found.untried_partitions:,} plans were not tried with other partitions than the balanced one; by their"
+            " bounds one of them might be faster then."
+        )
     if found.unsure:
         out.append(
             f"{found.unsure:,} of the {found.fitting:,} plans that fit were not estimated and might be faster: their"
@@ -44,11 +52,18 @@ def name_of(job: Job) -> str:
     plan = job.plan
     words = [f"dp={plan.dp} tp={plan.tp} pp={plan.pp}"]
     words += [f"{plan.schedule}" + (f" chunks={plan.chunks}" if plan.chunks > 1 else "")] if plan.pp > 1 else []
+    words += [f"blocks {in_runs(plan.partition)}"] if plan.partition and plan.pp > 1 else []
     words += [f"zero={plan.zero}"] if plan.dp > 1 else []
     words += [f"micro-batches of {job.microbatch_size}"]
     words += ["sequence parallel"] if job.scatters_sequence else []
     words += [f"recompute={plan.recompute}"] if plan.recompute != "none" else []
     return ", ".join(words)
+
+
+def in_runs(sizes: Sequence[int]) -> str:
+    """Blocks of the stages, first to last, equal neighbours together: 3 × 4 + 2 for (4, 4, 4, 2)."""
+    runs = [(size, len(list(same))) for size, same in groupby(sizes)]
+    return " + ".join(f"{count} × {size}" if count > 1 else f"{size}" for size, count in runs)
 
 
 def _winner(best: Candidate, cluster: Cluster) -> str:
@@ -75,6 +90,9 @@ def _loser(knob: str, best: Candidate, other: Candidate, cluster: Cluster) -> st
 def _setting(knob: str, job: Job) -> str:
     if knob == "microbatch size":
         return f"{job.plan.microbatches} micro-batches of {job.microbatch_size}"
+    if knob == "partition":
+        blocks = [sum(kind_of(unit).block for unit in units) for units in stages(job)]
+        return f"the balanced partition, blocks {in_runs(blocks)}"
     value = getattr(job.plan, knob)
     return f"{knob}={str(value).lower() if isinstance(value, bool) else value}"
 

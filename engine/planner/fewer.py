@@ -31,7 +31,7 @@ def fewer_ranks(estimator: Estimator, gpus: int, ranks: int, seconds: float) -> 
     for _, dp, tp, pp in sorted(found)[:MOST_GRIDS]:
         for way in pipelines(space, pp, batch // dp):
             shape = Shape(dp, tp, pp, *way)
-            many = variants(space, shape)
-            if len(many):
-                out.setdefault(shape.ranks, []).append((shape, many))
+            plans = variants(space, shape)
+            if len(plans):
+                out.setdefault(shape.ranks, []).append((shape, plans))
     return dict(sorted(out.items(), reverse=True))

@@ -23,7 +23,9 @@ from engine.job.schedules import SCHEDULES
 
 Numbers = NDArray[np.int64]
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
-KNOBS = ("dp", "tp", "pp", "schedule", "chunks", "zero", "microbatches", "sequence_parallel", "recompute")
+KNOBS = (
+    "dp", "tp", "pp", "schedule", "chunks", "partition", "zero", "microbatches", "sequence_parallel", "recompute",
+)  # fmt: skip
 """Options that a search tries unless they are fixed; all others are as the job has them."""
 
 
@@ -39,6 +41,11 @@ class Space:
         """Raises `JobRefused` for an unknown name or a value of the wrong type."""
         return cls(Job.from_options(job, **fixed), frozenset(fixed))
 
+    @property
+    def partition(self) -> tuple[int, ...] | None:
+        """The one that is fixed; None where it is searched, of which the balanced one comes first."""
+        return self.job.plan.partition if "partition" in self.fixed else None
+
     def among(self, knob: str, choices: Iterable[int]) -> list[int]:
         """The choices there are for a knob: one at most if it is fixed."""
         wanted = getattr(self.job.plan, knob)
@@ -47,13 +54,14 @@ class Space:
 
 @dataclass(frozen=True)
 class Shape:
-    """Plans that lay the ranks and the layers out alike."""
+    """Plans that lay the ranks and the layers out alike. partition: as in `Plan.partition`, None for the balanced."""
 
     dp: int
     tp: int
     pp: int
     schedule: str = "1f1b"
     chunks: int = 1
+    partition: tuple[int, ...] | None = None
 
     @property
     def ranks(self) -> int:
@@ -100,15 +108,15 @@ def _scatters(space: Space, tp: int) -> list[bool]:
 
 @lru_cache(maxsize=4096)
 def _splits(space: Space, tp: int, scatter: bool) -> bool:
-    return _legal(space.job, tp=tp, sequence_parallel=scatter)
+    return _legal(space, tp=tp, sequence_parallel=scatter)
 
 
 @lru_cache(maxsize=4096)
-def pipelines(space: Space, pp: int, batch: int) -> tuple[tuple[str, int], ...]:
-    """(schedule, chunks) of the pipelines of `pp` ranks that a replica with so many sequences can run."""
+def pipelines(space: Space, pp: int, batch: int) -> tuple[tuple[str, int, tuple[int, ...] | None], ...]:
+    """(schedule, chunks, partition) of the pipelines of `pp` ranks that a replica with so many sequences can run."""
     most = max(space.job.model.layers // pp, 1)
     return tuple(
-        (schedule, chunks)
+        (schedule, chunks, space.partition)
         for schedule in ((space.job.plan.schedule,) if "schedule" in space.fixed else searched(pp))
         for chunks in space.among("chunks", range(1, most + 1))
         if SCHEDULES[schedule].fitting_chunks(chunks) == chunks and _counts(space, pp, schedule, chunks, batch)
@@ -125,14 +133,14 @@ def _counts(space: Space, pp: int, schedule: str, chunks: int, batch: int) -> tu
     """Numbers of micro-batches into which such a pipeline can cut `batch` sequences."""
     settings = {"pp": pp, "schedule": schedule, "chunks": chunks}
     cuts = space.among("microbatches", divisors(batch))
-    return tuple(m for m in cuts if _legal(space.job, **settings, microbatches=m))
+    return tuple(m for m in cuts if _legal(space, **settings, microbatches=m))
 
 
-def _legal(job: Job, **settings: Any) -> bool:
+def _legal(space: Space, **settings: Any) -> bool:
     """Whether the engine's own rules take a plan with these settings, everything else being as simple as it can be."""
-    plan = Plan(**{"microbatches": 1, "partition": job.plan.partition if "pp" in settings else None, **settings})
-    training = dataclasses.replace(job.training, batch=plan.microbatches)
-    return is_legal(dataclasses.replace(job, plan=plan, training=training))
+    plan = Plan(**{"microbatches": 1, "partition": space.partition if "pp" in settings else None, **settings})
+    training = dataclasses.replace(space.job.training, batch=plan.microbatches)
+    return is_legal(dataclasses.replace(space.job, plan=plan, training=training))
 
 
 def microbatch_counts(space: Space, shape: Shape) -> tuple[int, ...]:
@@ -150,18 +158,19 @@ def variants(space: Space, shape: Shape) -> Variants:
     return Variants(*(np.asarray(axis.ravel(), np.int64) for axis in grid))
 
 
-def job_of(space: Space, shape: Shape, many: Variants, i: int) -> Job:
+def job_of(space: Space, shape: Shape, plans: Variants, i: int) -> Job:
     """Plan `i` of a shape, as a job."""
     plan = dataclasses.replace(
         space.job.plan,
         **{
             "dp": shape.dp, "tp": shape.tp, "pp": shape.pp, "schedule": shape.schedule, "chunks": shape.chunks,
-            "microbatches": int(many.microbatches[i]),
-            "zero": space.job.plan.zero if "zero" in space.fixed else int(many.zero[i]),
+            "partition": shape.partition,
+            "microbatches": int(plans.microbatches[i]),
+            "zero": space.job.plan.zero if "zero" in space.fixed else int(plans.zero[i]),
             "sequence_parallel": (
-                space.job.plan.sequence_parallel if "sequence_parallel" in space.fixed else bool(many.sequence[i])
+                space.job.plan.sequence_parallel if "sequence_parallel" in space.fixed else bool(plans.sequence[i])
             ),
-            "recompute": RECOMPUTES[many.recompute[i]],
+            "recompute": RECOMPUTES[plans.recompute[i]],
         },
     )  # fmt: skip
     return dataclasses.replace(space.job, plan=plan)
@@ -170,7 +179,7 @@ def job_of(space: Space, shape: Shape, many: Variants, i: int) -> Job:
 def split(job: Job) -> tuple[Space, Shape, Variants]:
     """One job as a space, a shape and variants of one plan each; the inverse of `job_of`."""
     plan = job.plan
-    shape = Shape(plan.dp, plan.tp, plan.pp, plan.schedule, plan.chunks)
+    shape = Shape(plan.dp, plan.tp, plan.pp, plan.schedule, plan.chunks, plan.partition)
     columns = (plan.microbatches, job.effective_zero, int(job.scatters_sequence), RECOMPUTES.index(plan.recompute))
     return Space(job, frozenset(KNOBS)), shape, Variants(*(np.array([value], np.int64) for value in columns))
 

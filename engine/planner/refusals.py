@@ -41,7 +41,6 @@ def check_model(space: Space) -> None:
         raise JobRefused(f"batch={space.job.training.batch} is more than a search covers: use at most {MAX_BATCH:,}.")
     plan = dataclasses.replace(
         space.job.plan,
-        partition=None,
         **{name: getattr(Plan(microbatches=1), name) for name in KNOBS if name != "zero"},
     )
     check(dataclasses.replace(space.job, plan=plan))
@@ -75,9 +74,9 @@ def why_empty(space: Space, gpus: int) -> JobRefused:
 
 def why_unfit(estimator: Estimator, legal: Legal, limit: int) -> JobRefused:
     """The plan that needs least, what it needs, and how many GPUs would do."""
-    job, held = _leanest(estimator, legal)
+    job, memory = _leanest(estimator, legal)
     plan = job.plan
-    parts = " + ".join(f"{n / 1e9:.3g} GB {name}" for name, n in zip(CATEGORIES, held.tolist(), strict=True) if n)
+    parts = " + ".join(f"{n / 1e9:.3g} GB {name}" for name, n in zip(CATEGORIES, memory.tolist(), strict=True) if n)
     where = f"tp={plan.tp}, pp={plan.pp}, dp={plan.dp}, zero={plan.zero}, recompute={plan.recompute}"
     most = f"each device has {limit / 1e9:.3g} GB besides the reserve"
     enough = _enough(estimator, limit)
@@ -85,18 +84,18 @@ def why_unfit(estimator: Estimator, legal: Legal, limit: int) -> JobRefused:
         f"use about {enough} GPUs or more" if enough else "use a smaller model or batch, or devices with more memory"
     )
     return JobRefused(
-        f"the model fits nowhere on {job.world_size} GPUs: even {where} needs {held.sum() / 1e9:.3g} GB a GPU"
+        f"the model fits nowhere on {job.world_size} GPUs: even {where} needs {memory.sum() / 1e9:.3g} GB a GPU"
         f" ({parts}; {job.precision.terms()}), and {most}: {advice}."
     )
 
 
 def _leanest(estimator: Estimator, legal: Legal) -> tuple[Job, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
     best = None
-    for shape, many in legal:
-        held = peaks(estimator.space, shape, many, estimator.unit_sizes(shape.tp))
-        i = int(held.sum(axis=0).argmin())
-        if best is None or held[:, i].sum() < best[1].sum():
-            best = job_of(estimator.space, shape, many, i), held[:, i]
+    for shape, plans in legal:
+        memory = peaks(estimator.space, shape, plans, estimator.unit_sizes(shape.tp))
+        i = int(memory.sum(axis=0).argmin())
+        if best is None or memory[:, i].sum() < best[1].sum():
+            best = job_of(estimator.space, shape, plans, i), memory[:, i]
     assert best is not None
     return best
 

@@ -41,11 +41,13 @@ class Search:
     """What a search found.
 
     ranked: the best plans that fit, those replayed before the others, each fastest first. nearest: by knob, the plan
-    that differs from the winner in it and as little as possible else; it uses as many GPUs as any plan can. legal,
+    that differs from the winner in it and as little as possible else; it uses as many GPUs as any plan can, and has the
+    balanced partition. legal,
     fitting: how many plans of so many GPUs there were. limit_bytes: memory of a device, less the reserve. terms: the
     convention in which model state is counted. estimated: of how many of those that fit the step was estimated; all
     others take longer by a bound, but for `unsure` of them, whose bound is below the fastest estimate. idle_gpus: of
-    the winner. full: where that leaves GPUs idle, the fastest plan that uses as many as any can.
+    the winner. full: where that leaves GPUs idle, the fastest plan that uses as many as any can. untried_partitions: of
+    how many plans no other partition was tried, though by their bounds one might be faster than the winner.
     """
 
     ranked: tuple[Candidate, ...]
@@ -61,6 +63,7 @@ class Search:
     estimated: int = 0
     unsure: int = 0
     full: Candidate | None = None
+    untried_partitions: int = 0
 
     @property
     def winner(self) -> Candidate:

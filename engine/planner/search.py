@@ -1,32 +1,37 @@
 """The planner: of all legal plans of a model on n GPUs, which fit, and which of these is fastest?
 
 Of every plan is told what it holds (`engine.planner.estimate.memory`) and how long it takes at least; those that might
-be among the fastest are estimated (`engine.planner.estimate.estimate`), and the best few of these are replayed
-(`engine.prediction.simulate`), and ranked again by what the replay says.
+be among the fastest are estimated (`engine.planner.estimate.estimate`), of those that might be faster yet other
+partitions are tried (`partitions.py`), and the best few of these are replayed (`engine.prediction.simulate`), and
+ranked again by what the replay says.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import gc
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from pathlib import Path
 
+import numpy as np
+
 from engine.cluster.cluster import Cluster
 from engine.cluster.roofline import peak_flops
 from engine.job.job import Job
+from engine.planner.estimate.bounds import bound
 from engine.planner.estimate.estimate import PARTS, Estimator
 from engine.planner.estimate.memory import CATEGORIES
 from engine.planner.explain import sentences
 from engine.planner.fewer import fewer_ranks
+from engine.planner.partitions import other_partitions
 from engine.planner.plans import Legal, Space, shapes, variants
 from engine.planner.refusals import check_gpus, check_model, reserve_of, why_empty, why_unfit
 from engine.planner.result import Candidate, Search
-from engine.planner.table import EFFORT, PlanTable, fitting
+from engine.planner.table import EFFORT, Place, PlanTable, fitting
 from engine.prediction.formulas import model_flops
 from engine.prediction.peak_memory import predicted_memory
 from engine.prediction.published_models import Preset, preset
@@ -49,9 +54,9 @@ def search(
     """Ranks every legal plan of a model on `gpus` devices of `cluster`.
 
     fixed: job options that keep these values, degrees and knobs included; the other options of the plan are searched
-    if they are among `planning.plans.KNOBS`, else as the job has them. reserve_bytes: of each device's memory, kept
-    free; default: `planning.refusals.RESERVED` of it. refine: how many of the best are replayed. cache_dir: in which
-    what was executed is kept (`engine.prediction.op_templates.template_cache`). Plans that leave GPUs idle are
+    if they are among `engine.planner.plans.KNOBS`, else as the job has them. reserve_bytes: of each device's memory,
+    kept free; default: `engine.planner.refusals.RESERVED` of it. refine: how many of the best are replayed. cache_dir:
+    in which what was executed is kept (`engine.prediction.op_templates.template_cache`). Plans that leave GPUs idle are
     offered where they are faster than all that use as many as any plan can.
 
     Raises `JobRefused` in one sentence: an option that is wrong, no legal plan, a cluster too small, or a model that
@@ -64,50 +69,60 @@ def search(
         ranks, legal = most_ranks(space, gpus)
         limit = reserve_of(cluster, ranks, reserve_bytes)
         estimator = Estimator(space, cluster, ranks, sorted({shape.tp for shape, _ in legal}), cache_dir)
-        table, dropped = fitting(estimator, legal, limit)
-        if not len(table):
+        table, dropped, nearly = fitting(estimator, legal, limit)
+        best, untried = _fastest(estimator, table, nearly, gpus, limit)
+        if not best:
             raise why_unfit(estimator, legal, limit)
-        best = [_Place(table, i) for i in table.best(KEPT)]
-        best += _with_idle(best[0].seconds, estimator, gpus, limit)
-        best = sorted(best, key=lambda place: place.seconds)[:KEPT]
         ranked = _ranked([_candidate(place, gpus) for place in best], cluster, refine, limit, cache_dir)
         winner = next(place for place in best if place.job == ranked[0].job)
-        knobs = winner.table.knobs[winner.i]
-        nearest = {knob: _candidate(_Place(table, i), gpus) for knob, i in table.nearest(knobs).items()}
+        nearest = {knob: _candidate(place, gpus) for knob, place in _nearest(table, winner).items()}
+        full = None if winner.job.world_size == ranks else next((p for p in best if p.job.world_size == ranks), None)
     found = Search(
-        ranked, nearest, dropped, sum(len(many) for _, many in legal), len(table), gpus, ranked[0].idle_gpus, limit,
+        ranked, nearest, dropped, sum(len(plans) for _, plans in legal), len(table), gpus, ranked[0].idle_gpus, limit,
         space.job.precision.terms(), estimated=table.estimated, unsure=table.unsure(best[0].seconds),
-        full=None if winner.table is table else _candidate(_Place(table, table.best(1)[0]), gpus),
+        full=None if full is None else _candidate(full, gpus), untried_partitions=untried,
     )  # fmt: skip
     return dataclasses.replace(found, sentences=sentences(found, cluster))
 
 
-@dataclass(frozen=True, eq=False)
-class _Place:
-    """An estimated plan of a table."""
-
-    table: PlanTable
-    i: int
-
-    @property
-    def seconds(self) -> float:
-        return float(self.table.parts[:, self.i].sum())
-
-    @property
-    def job(self) -> Job:
-        return self.table.job(self.i)
+def _fastest(estimator: Estimator, table: PlanTable, nearly: Legal, gpus: int, limit: int) -> tuple[list[Place], int]:
+    """The fastest plans, at most KEPT and the fastest of the table among them, fastest first; and of how many no other
+    partition was tried although it might be faster still."""
+    best = [Place(table, i) for i in table.best(KEPT)]
+    others = other_partitions(table, nearly, limit, best[0].seconds if best else math.inf)
+    found = sorted([*best, *others.places], key=_seconds)
+    if found:
+        found += _with_idle(found[0].seconds, estimator, gpus, limit)
+    kept = sorted(found, key=_seconds)[:KEPT]
+    return kept if not best or best[0] in kept else [*kept[:-1], best[0]], others.unsure
 
 
-def _with_idle(seconds: float, estimator: Estimator, gpus: int, limit: int) -> list[_Place]:
+def _seconds(place: Place) -> float:
+    return place.seconds
+
+
+def _nearest(table: PlanTable, winner: Place) -> dict[str, Place]:
+    """See `PlanTable.nearest`; and if the winner has a partition of its own, the same plan under the balanced one."""
+    knobs = winner.table.knobs[winner.i]
+    found = {knob: Place(table, i) for knob, i in table.nearest(knobs).items()}
+    same = np.flatnonzero((table.knobs == knobs).all(axis=1))
+    if winner.table is not table and winner.shape.partition and len(same):
+        found["partition"] = Place(table, table.best(1, same)[0])
+    return found
+
+
+def _with_idle(seconds: float, estimator: Estimator, gpus: int, limit: int) -> list[Place]:
     """Plans on fewer GPUs that take less than `seconds`."""
-    found: list[_Place] = []
+    found: list[Place] = []
     for ranks, legal in fewer_ranks(estimator, gpus, estimator.places.world, seconds).items():
         smaller = Estimator(estimator.space, estimator.cluster, ranks, (), estimator.cache_dir)
         smaller.units = estimator.units  # what has been executed holds for any number of ranks
-        bounds = [smaller.bound(shape, many) < seconds for shape, many in legal]
-        hopeful = [(shape, many.where(may)) for (shape, many), may in zip(legal, bounds, strict=True) if may.any()]
-        table, _ = fitting(smaller, hopeful, limit)
-        found += [_Place(table, i) for i in table.best(KEPT, below=seconds, effort=EFFORT // 10)]
+        bounds = [bound(smaller, shape, plans) < seconds for shape, plans in legal]
+        hopeful = [(shape, plans.where(may)) for (shape, plans), may in zip(legal, bounds, strict=True) if may.any()]
+        table, _, nearly = fitting(smaller, hopeful, limit)
+        found += [Place(table, i) for i in table.best(KEPT, below=seconds, effort=EFFORT // 10)]
+        seconds = min([seconds, *(place.seconds for place in found)])
+        found += other_partitions(table, nearly, limit, seconds).places
         seconds = min([seconds, *(place.seconds for place in found)])
     return found
 
@@ -136,13 +151,13 @@ def most_ranks(space: Space, gpus: int) -> tuple[int, Legal]:
     together = prod(max(1, getattr(space.job.plan, axis)) for axis in space.job.plan.degrees if axis in space.fixed)
     for ranks in range(gpus // together * together, 0, -together):
         legal = [(shape, variants(space, shape)) for shape in shapes(space, ranks)]
-        legal = [(shape, many) for shape, many in legal if len(many)]
+        legal = [(shape, plans) for shape, plans in legal if len(plans)]
         if legal:
             return ranks, legal
     raise why_empty(space, gpus)
 
 
-def _candidate(place: _Place, gpus: int) -> Candidate:
+def _candidate(place: Place, gpus: int) -> Candidate:
     table, i, job = place.table, place.i, place.job
     memory = dict(zip(CATEGORIES, table.memory[:, i].tolist(), strict=True))
     parts = dict(zip(PARTS, table.parts[:, i].tolist(), strict=True))

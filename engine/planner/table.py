@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
+from engine.planner.estimate.bounds import bound
+from engine.planner.estimate.distinct_stages import rank_kinds
 from engine.planner.estimate.estimate import PARTS, Estimator
 from engine.planner.estimate.memory import CATEGORIES, peaks
 from engine.planner.plans import Legal, Shape, Variants, job_of
@@ -53,8 +56,8 @@ class PlanTable:
 
     def job(self, i: int) -> Job:
         at, variant = self.where[i].tolist()
-        shape, many = self.shapes[at]
-        return job_of(self.estimator.space, shape, many, variant)
+        shape, plans = self.shapes[at]
+        return job_of(self.estimator.space, shape, plans, variant)
 
     def best(
         self,
@@ -66,8 +69,8 @@ class PlanTable:
     ) -> list[int]:
         """The fastest plans, at most `count` of those that take less than `below` seconds, the fastest first.
 
-        Plans are estimated in the order of their bounds, until no other can be among so many, or until the programs
-        looked at have `effort` events. `unsure` says how many might then still be faster.
+        Plans are estimated in the order of their bounds, until no other can be among so plans, or until the programs
+        looked at have `effort` events. `unsure` says how plans might then still be faster.
         """
         chosen = np.arange(len(self)) if among is None else among
         chosen = chosen[np.argsort(self.bound[chosen], kind="stable")]
@@ -83,7 +86,7 @@ class PlanTable:
         return int((~np.isnan(self.parts[0])).sum())
 
     def unsure(self, seconds: float) -> int:
-        """How many plans that are not estimated might take less than so many seconds."""
+        """How plans plans that are not estimated might take less than so plans seconds."""
         return len(self._open(np.arange(len(self)), 1, seconds))
 
     def _open(self, chosen: Numbers, count: int, below: float) -> Numbers:
@@ -96,11 +99,11 @@ class PlanTable:
     def _estimate(self, these: Numbers) -> None:
         """Fills in the parts of some plans."""
         by_shape = [these[self.where[these, 0] == at] for at in np.unique(self.where[these, 0])]
-        plans = []
+        plans_of_shapes = []
         for mine in by_shape:
-            shape, many = self.shapes[self.where[mine[0], 0]]
-            plans.append((shape, many.where(self.where[mine, 1])))
-        for mine, found in zip(by_shape, self.estimator.parts(plans), strict=True):
+            shape, plans = self.shapes[self.where[mine[0], 0]]
+            plans_of_shapes.append((shape, plans.where(self.where[mine, 1])))
+        for mine, found in zip(by_shape, self.estimator.parts(plans_of_shapes), strict=True):
             self.parts[:, mine] = found
 
     def nearest(self, knobs: Numbers) -> dict[str, int]:
@@ -108,43 +111,81 @@ class PlanTable:
         several the fastest. A knob that no other plan turns is left out."""
         same = self.knobs == knobs
         found = {}
-        for k, name in enumerate(COLUMNS):
-            others = np.flatnonzero(~same[:, k])
+        for place, name in enumerate(COLUMNS):
+            others = np.flatnonzero(~same[:, place])
             if len(others):
                 changed = (~same[others]).sum(axis=1)
                 found[name] = self.best(1, others[changed == changed.min()], effort=EFFORT // 20, step=1)[0]
         return found
 
 
-def fitting(estimator: Estimator, legal: Legal, limit: int) -> tuple[PlanTable, tuple[Dropped, ...]]:
-    """The plans whose peak is at most `limit` bytes; and those whose is not, by what is too much."""
-    kept, memory, lost = [], [], _Lost(estimator, limit)
-    for shape, many in legal:
-        held = peaks(estimator.space, shape, many, estimator.unit_sizes(shape.tp))
-        fits = held.sum(axis=0) <= limit
-        lost.note(shape, many.where(~fits), held[:, ~fits])
+@dataclass(frozen=True, eq=False)
+class Place:
+    """An estimated plan of a table."""
+
+    table: PlanTable
+    i: int
+
+    @property
+    def seconds(self) -> float:
+        """Of a step, as estimated."""
+        return float(self.table.parts[:, self.i].sum())
+
+    @property
+    def shape(self) -> Shape:
+        return self.table.shapes[int(self.table.where[self.i, 0])][0]
+
+    @property
+    def job(self) -> Job:
+        return self.table.job(self.i)
+
+
+def fitting(estimator: Estimator, legal: Legal, limit: int) -> tuple[PlanTable, tuple[Dropped, ...], Legal]:
+    """The plans whose peak is at most `limit` bytes; those whose is not, by what is too much; and those of them that
+    might fit under another partition, the nearest first."""
+    kept, kept_memory, lost = [], [], _Lost(estimator, limit)
+    nearly: list[tuple[int, Shape, Variants]] = []
+    for shape, plans in legal:
+        memory = peaks(estimator.space, shape, plans, estimator.unit_sizes(shape.tp))
+        fits = memory.sum(axis=0) <= limit
+        lost.note(shape, plans.where(~fits), memory[:, ~fits])
+        nearly += _nearly(estimator, shape, plans, memory.sum(axis=0), limit)
         if fits.any():
-            kept.append((shape, many.where(fits)))
-            memory.append(held[:, fits])
+            kept.append((shape, plans.where(fits)))
+            kept_memory.append(memory[:, fits])
+    hopes = [(shape, plans) for _, shape, plans in sorted(nearly, key=lambda one: one[0])]
     if not kept:
         none = np.empty((0, len(COLUMNS)), np.int64)
-        return PlanTable(
-            estimator, [], none[:, :2], none, none.T, np.empty(0), np.empty((len(PARTS), 0))
-        ), lost.dropped()
-    where = [np.stack([np.full(len(many), i), np.arange(len(many))], axis=1) for i, (_, many) in enumerate(kept)]
-    knobs = [_knobs(estimator, shape, many) for shape, many in kept]
-    bound = np.concatenate([estimator.bound(shape, many) for shape, many in kept])
+        whole = PlanTable(estimator, [], none[:, :2], none, none.T, np.empty(0), np.empty((len(PARTS), 0)))
+        return whole, lost.dropped(), hopes
+    where = [np.stack([np.full(len(plans), i), np.arange(len(plans))], axis=1) for i, (_, plans) in enumerate(kept)]
+    knobs = [_knobs(estimator, shape, plans) for shape, plans in kept]
+    bounds = np.concatenate([bound(estimator, shape, plans) for shape, plans in kept])
     whole = PlanTable(
-        estimator, kept, np.concatenate(where), np.concatenate(knobs), np.concatenate(memory, axis=1), bound,
-        np.full((len(PARTS), len(bound)), np.nan),
+        estimator, kept, np.concatenate(where), np.concatenate(knobs), np.concatenate(kept_memory, axis=1), bounds,
+        np.full((len(PARTS), len(bounds)), np.nan),
     )  # fmt: skip
-    return whole, lost.dropped()
+    return whole, lost.dropped(), hopes
 
 
-def _knobs(estimator: Estimator, shape: Shape, many: Variants) -> Numbers:
+def _nearly(
+    estimator: Estimator, shape: Shape, plans: Variants, memory: Numbers, limit: int
+) -> Iterator[tuple[int, Shape, Variants]]:
+    """Plans that would fit if the fullest rank gave up one of its blocks and all that comes with it, and their least
+    peak in bytes. memory: [plans]."""
+    if 1 < shape.pp * shape.chunks < estimator.job.model.layers and "partition" not in estimator.space.fixed:
+        most = max(sum(kind.blocks) for kind in rank_kinds(estimator.job, shape))
+        near = (memory > limit) & (memory * (most - 1) <= limit * most)
+        if near.any():
+            yield int(memory[near].min()), shape, plans.where(near)
+
+
+def _knobs(estimator: Estimator, shape: Shape, plans: Variants) -> Numbers:
     alike = (shape.tp, shape.pp, SCHEDULES.names.index(shape.schedule), shape.chunks)
-    size = estimator.job.training.batch // shape.dp // many.microbatches
-    return np.column_stack([np.full((len(many), len(alike)), alike), many.zero, size, many.sequence, many.recompute])
+    size = estimator.job.training.batch // shape.dp // plans.microbatches
+    return np.column_stack(
+        [np.full((len(plans), len(alike)), alike), plans.zero, size, plans.sequence, plans.recompute]
+    )
 
 
 class _Lost:
@@ -155,20 +196,20 @@ class _Lost:
         self.counts: dict[int, int] = {}
         self.least: dict[int, tuple[int, Shape, Variants, int]] = {}
 
-    def note(self, shape: Shape, many: Variants, held: Numbers) -> None:
-        if not len(many):
+    def note(self, shape: Shape, plans: Variants, memory: Numbers) -> None:
+        if not len(plans):
             return
-        over, breaks = held.sum(axis=0) - self.limit, (np.cumsum(held, axis=0) > self.limit).argmax(axis=0)
+        over, breaks = memory.sum(axis=0) - self.limit, (np.cumsum(memory, axis=0) > self.limit).argmax(axis=0)
         for category in np.unique(breaks).tolist():
             mine = np.flatnonzero(breaks == category)
             best = int(mine[over[mine].argmin()])
             self.counts[category] = self.counts.get(category, 0) + len(mine)
             if category not in self.least or over[best] < self.least[category][0]:
-                self.least[category] = (int(over[best]), shape, many, best)
+                self.least[category] = (int(over[best]), shape, plans, best)
 
     def dropped(self) -> tuple[Dropped, ...]:
         found = []
         for category, count in sorted(self.counts.items()):
-            over, shape, many, i = self.least[category]
-            found.append(Dropped(CATEGORIES[category], count, job_of(self.estimator.space, shape, many, i), over))
+            over, shape, plans, i = self.least[category]
+            found.append(Dropped(CATEGORIES[category], count, job_of(self.estimator.space, shape, plans, i), over))
         return tuple(found)

@@ -49,6 +49,7 @@ def as_json(found: Search, top: int) -> dict[str, Any]:
         "gpus": found.gpus, "idle_gpus": found.idle_gpus, "legal": found.legal, "fitting": found.fitting,
         "limit_bytes": found.limit_bytes, "terms": found.terms,
         "plans": [_candidate(one) for one in found.ranked[:top]],
+        "untried_partitions": found.untried_partitions,
         "nearest": {knob: _candidate(one) for knob, one in found.nearest.items()},
         "dropped": [
             {"category": d.category, "count": d.count, "over_bytes": d.over, "example": _plan(d.example)}
@@ -67,5 +68,7 @@ def _candidate(one: Candidate) -> dict[str, Any]:
 
 
 def _plan(job: Job) -> dict[str, Any]:
-    names = ("dp", "tp", "pp", "schedule", "chunks", "zero", "microbatches", "sequence_parallel", "recompute")
+    names = (
+        "dp", "tp", "pp", "schedule", "chunks", "partition", "zero", "microbatches", "sequence_parallel", "recompute",
+    )  # fmt: skip
     return {name: getattr(job.plan, name) for name in names} | {"microbatch_size": job.microbatch_size}

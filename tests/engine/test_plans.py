@@ -12,7 +12,7 @@ from engine.job.errors import JobRefused
 from engine.job.job import Job, Model, Plan, Training
 from engine.job.schedules import SCHEDULES
 from engine.model.buckets import buckets_of_pp_rank
-from engine.planner.estimate.distinct_stages import held, lane_kinds
+from engine.planner.estimate.distinct_stages import bucket_sizes, rank_kinds
 from engine.planner.plans import KNOBS, RECOMPUTES, Shape, Space, job_of, searched, shapes, variants
 
 JOB = Job(model=Model(layers=4, hidden=24, heads=6, seq=16, vocab=256, tied=True), training=Training(batch=12))
@@ -80,11 +80,11 @@ def test_buckets_by_numbers_are_those_of_the_engine(bucket_kb: int, pp: int, chu
     plan = Plan(dp=2, tp=2, pp=pp, chunks=chunks, zero=zero, bucket_kb=bucket_kb)
     job = dataclasses.replace(JOB, plan=plan)
     shape = Shape(2, 2, pp, "1f1b", chunks)
-    for kind in lane_kinds(job, shape):
-        for pp_rank in kind.lanes:
-            has = held(job, shape, kind, zero)
-            assert [b.padded for b in buckets_of_pp_rank(job, pp_rank)] == has.padded.tolist()
-            assert [b.shard for b in buckets_of_pp_rank(job, pp_rank)] == has.shard.tolist()
+    for kind in rank_kinds(job, shape):
+        for lane in kind.pp_ranks:
+            has = bucket_sizes(job, shape, kind, zero)
+            assert [b.padded for b in buckets_of_pp_rank(job, lane)] == has.padded.tolist()
+            assert [b.shard for b in buckets_of_pp_rank(job, lane)] == has.shard.tolist()
 
 
 def test_who_wishes_sequence_parallelism_is_offered_plans_without_a_tensor_group_too() -> None:

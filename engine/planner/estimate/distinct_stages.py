@@ -20,13 +20,13 @@ Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class LaneKind:
-    """blocks: in each chunk, first to last. lanes: the pipeline ranks of this kind, in order."""
+class RankKind:
+    """blocks: in each chunk, first to last. pp_ranks: the pipeline ranks of this kind, in order."""
 
     blocks: tuple[int, ...]
     first: bool
     last: bool
-    lanes: tuple[int, ...]
+    pp_ranks: tuple[int, ...]
 
     @property
     def counts(self) -> Numbers:
@@ -35,8 +35,8 @@ class LaneKind:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """The buckets of a lane in the order in which backward finishes them.
+class BucketSizes:
+    """The buckets of a pipeline rank in the order in which backward finishes them.
 
     padded, shard: elements of each (see `engine.model.buckets`).
     """
@@ -45,46 +45,47 @@ class Held:
     shard: Numbers
 
 
-def lane_kinds(job: Job, shape: Shape) -> tuple[LaneKind, ...]:
-    """Of a shape of the job; only the model and the partition of `job` matter."""
-    return _lane_kinds(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks)
+def rank_kinds(job: Job, shape: Shape) -> tuple[RankKind, ...]:
+    """Of a shape of the job, of which only the model matters; in the order of their first pipeline ranks."""
+    return _rank_kinds(job.model, shape.partition, shape.schedule, shape.pp, shape.chunks)
 
 
 @lru_cache(maxsize=4096)
-def _lane_kinds(
+def _rank_kinds(
     model: Model, partition: tuple[int, ...] | None, schedule: str, pp: int, chunks: int
-) -> tuple[LaneKind, ...]:
+) -> tuple[RankKind, ...]:
     units, home = stage_units(model, partition, schedule, pp, chunks)
     found: dict[tuple[tuple[int, ...], bool, bool], list[int]] = {}
-    for z in range(pp):
-        mine = units[home == z]
+    for pp_rank in range(pp):
+        mine = units[home == pp_rank]
         key = tuple(mine[:, 1].tolist()), bool(mine[:, 0].any()), bool(mine[:, 2].any())
-        found.setdefault(key, []).append(z)
-    return tuple(LaneKind(*key, tuple(lanes)) for key, lanes in found.items())
+        found.setdefault(key, []).append(pp_rank)
+    return tuple(RankKind(*key, tuple(pp_ranks)) for key, pp_ranks in found.items())
 
 
-def held(job: Job, shape: Shape, kind: LaneKind, zero: int) -> Held:
-    """What a lane of this kind holds under ZeRO stage `zero`: `engine.model.buckets`, by numbers alone."""
+def bucket_sizes(job: Job, shape: Shape, kind: RankKind, zero: int) -> BucketSizes:
+    """What a pipeline rank of this kind holds under ZeRO stage `zero`: `engine.model.buckets`, by numbers alone."""
     cap = job.plan.bucket_kb * 1024 // job.precision.grad if zero < 2 else 0
-    return _held(job.model, shape.tp, kind, cap, shape.dp if zero else 1)
+    return _bucket_sizes(job.model, shape.tp, kind, cap, shape.dp if zero else 1)
 
 
 @lru_cache(maxsize=16384)
-def _held(model: Model, tp: int, kind: LaneKind, cap: int, shards: int) -> Held:
+def _bucket_sizes(model: Model, tp: int, kind: RankKind, cap: int, shards: int) -> BucketSizes:
     order = ["head"] * kind.last + ["block0"] * sum(kind.blocks) + ["embedding"] * kind.first
+    size_of = {name: unit_size(model, {"tp": tp}, name) for name in set(order)}
     elements: list[int] = []
     for name in order:
-        size = unit_size(model, {"tp": tp}, name)
+        size = size_of[name]
         if not elements or elements[-1] + size > cap:
             elements.append(0)
         elements[-1] += size
     if model.tied and (kind.first or kind.last):
         elements.append(unit_size(model, {"tp": tp}, TOKENS))
     shard = -(-np.array(elements, np.int64) // shards)
-    return Held(shard * shards, shard)
+    return BucketSizes(shard * shards, shard)
 
 
-def in_use(model: Model, kind: LaneKind, per_bucket: NDArray[Any]) -> NDArray[Any]:
+def in_use(model: Model, kind: RankKind, per_bucket: NDArray[Any]) -> NDArray[Any]:
     """Of numbers for each unit's bucket those for each computed unit: an end of a tied model uses the tokens too."""
     if not (model.tied and (kind.first or kind.last)):
         return per_bucket
@@ -100,9 +101,14 @@ def stage_units(
 ) -> tuple[Numbers, Numbers]:
     """(embeddings, blocks and heads of each stage, [stages, 3]; the pipeline rank of each)."""
     plan = Plan(schedule=schedule, pp=pp, chunks=chunks, partition=partition)
-    dealt = stages(Job(model=model, plan=plan))
-    counts = [("embedding" in u, sum(name.startswith("block") for name in u), "head" in u) for u in dealt]
-    return np.array(counts, np.int64), np.array([pp_rank_of_stage(plan, s) for s in range(len(dealt))])
+    units_of_stages = stages(Job(model=model, plan=plan))
+    counts = [
+        ("embedding" in units, sum(name.startswith("block") for name in units), "head" in units)
+        for units in units_of_stages
+    ]
+    return np.array(counts, np.int64), np.array(
+        [pp_rank_of_stage(plan, stage) for stage in range(len(units_of_stages))]
+    )
 
 
 @lru_cache(maxsize=64)
@@ -110,5 +116,7 @@ def whole_backwards(schedule: str) -> bool:
     """Whether a schedule never runs a backward in two parts."""
     chunks = SCHEDULES[schedule].fitting_chunks(1)
     return all(
-        a.kind in (Kind.FORWARD, Kind.BACKWARD) for lane in SCHEDULES[schedule].order(2, 2, chunks) for a in lane
+        action.kind in (Kind.FORWARD, Kind.BACKWARD)
+        for lane in SCHEDULES[schedule].order(2, 2, chunks)
+        for action in lane
     )

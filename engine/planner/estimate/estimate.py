@@ -17,21 +17,10 @@ from numpy.typing import NDArray
 
 from engine.cluster.cluster import Cluster
 from engine.job.job import Job
-from engine.job.schedules import SCHEDULES
 from engine.model.buckets import buckets_of_pp_rank
-from engine.planner.estimate.distinct_stages import LaneKind, held, lane_kinds, stage_units, whole_backwards
-from engine.planner.estimate.outline import (
-    HOST,
-    UNITS,
-    WORKS,
-    Collective,
-    Message,
-    Outline,
-    Price,
-    Scalars,
-    Step,
-    outline,
-)
+from engine.planner.estimate.distinct_stages import rank_kinds, whole_backwards
+from engine.planner.estimate.events import HOST, UNITS, WORKS, Collective, Message, Outline, Price, Scalars, Step
+from engine.planner.estimate.outline import outline
 from engine.planner.estimate.prices import COMPUTING, TENSOR, Block, Prices
 from engine.planner.estimate.walk import walk
 from engine.planner.plans import RECOMPUTES, Legal, Shape, Space, Variants, split, walked
@@ -51,11 +40,15 @@ MOST_AT_ONCE = 2048
 
 @dataclasses.dataclass(frozen=True)
 class Alike:
-    """What decides the events of a step. zero: ZeRO-0 and 1 have the same. walked: the numbers of micro-batches."""
+    """What decides the events of a step. zero: ZeRO-0 and 1 have the same. walked: the numbers of micro-batches.
+
+    buckets: under ZeRO-0 and 1 which units share one. partition: `Shape.partition`.
+    """
 
     schedule: str
     pp: int
     chunks: int
+    partition: tuple[int, ...] | None
     walked: tuple[int, ...]
     zero: int
     replicas: bool
@@ -72,21 +65,21 @@ class Estimator(Prices):
     ) -> None:
         super().__init__(space, cluster, ranks, tps, cache_dir)
         self._outlines: dict[tuple[Alike, int], Outline] = {}
-        self._names: dict[object, object] = {}
+        self._bucket_names: dict[object, object] = {}
         self.events = 0
 
-    def parts(self, plans: Legal) -> list[Floats]:
+    def parts(self, plans_of_shapes: Legal) -> list[Floats]:
         """For the plans of each of several shapes the seconds of each of PARTS, [PARTS, plans]; a step takes their sum.
 
         Communication and the optimizer step are what the step is longer by than without them.
         """
-        out = [np.zeros((len(PARTS), len(many))) for _, many in plans]
+        out = [np.zeros((len(PARTS), len(plans))) for _, plans in plans_of_shapes]
         groups: dict[Alike, list[tuple[int, Numbers]]] = {}
-        for at, (shape, many) in enumerate(plans):
-            for alike, these in self.alike(shape, many):
+        for at, (shape, plans) in enumerate(plans_of_shapes):
+            for alike, these in self.alike(shape, plans):
                 groups.setdefault(alike, []).append((at, these))
         for alike, members in groups.items():
-            blocks = [self.block(plans[at][0], plans[at][1].where(these)) for at, these in members]
+            blocks = [self.block(plans_of_shapes[at][0], plans_of_shapes[at][1].where(these)) for at, these in members]
             busy = [self._busiest(block) for block in blocks]
             whole, no_messages, nothing_sent, no_step = self._ends(
                 alike, blocks, np.concatenate(busy, axis=1).sum(axis=0)
@@ -104,26 +97,29 @@ class Estimator(Prices):
                 out[at][:, these] = found
         return out
 
-    def alike(self, shape: Shape, many: Variants) -> Iterator[tuple[Alike, Numbers]]:
+    def alike(self, shape: Shape, plans: Variants) -> Iterator[tuple[Alike, Numbers]]:
         """The plans of a shape by what decides the events of their steps."""
-        columns = np.stack([many.microbatches, np.maximum(many.zero, 1) * (shape.dp > 1), many.recompute == FULL])
+        columns = np.stack([plans.microbatches, np.maximum(plans.zero, 1) * (shape.dp > 1), plans.recompute == FULL])
         kinds, which = np.unique(columns, axis=1, return_inverse=True)
-        for k, (m, zero, again) in enumerate(kinds.T.tolist()):
+        for number, (m, zero, again) in enumerate(kinds.T.tolist()):
             yield Alike(
-                shape.schedule, shape.pp, shape.chunks, walked(m, shape.pp), zero, shape.dp > 1, shape.tp > 1,
-                bool(again), self._buckets(shape) if zero < 2 else None,
-            ), np.flatnonzero(which.ravel() == k)  # fmt: skip
+                shape.schedule, shape.pp, shape.chunks, shape.partition, walked(m, shape.pp), zero, shape.dp > 1,
+                shape.tp > 1, bool(again), self._buckets(shape) if zero < 2 else None,
+            ), np.flatnonzero(which.ravel() == number)  # fmt: skip
 
     def _buckets(self, shape: Shape) -> object:
         """What decides which units share a bucket under ZeRO-0 and 1."""
-        key = (shape.tp, shape.pp, shape.schedule, shape.chunks)
-        if key not in self._names:
+        key = (shape.tp, shape.pp, shape.schedule, shape.chunks, shape.partition)
+        if key not in self._bucket_names:
             plan = dataclasses.replace(
-                self.job.plan, dp=1, tp=shape.tp, pp=shape.pp, schedule=shape.schedule, chunks=shape.chunks
-            )
+                self.job.plan, dp=1, tp=shape.tp, pp=shape.pp, schedule=shape.schedule, chunks=shape.chunks,
+                partition=shape.partition,
+            )  # fmt: skip
             job = dataclasses.replace(self.job, plan=plan)
-            self._names[key] = tuple(tuple(b.name for b in buckets_of_pp_rank(job, z)) for z in range(shape.pp))
-        return self._names[key]
+            self._bucket_names[key] = tuple(
+                tuple(b.name for b in buckets_of_pp_rank(job, pp_rank)) for pp_rank in range(shape.pp)
+            )
+        return self._bucket_names[key]
 
     def _ends(self, alike: Alike, blocks: Sequence[Block], busy: Floats) -> Floats:
         """[4, plans]: seconds of a step, without messages, without any other communication, and without its update.
@@ -135,13 +131,13 @@ class Estimator(Prices):
         if len(ends) == 1:
             return ends[0]
         few, more = alike.walked
-        m = np.concatenate([block.many.microbatches for block in blocks])
+        m = np.concatenate([block.plans.microbatches for block in blocks])
         a_round = np.maximum(ends[1] - ends[0], busy * (more - few) / m)
         found = ends[1] + (m - more) / (more - few) * a_round
         return np.asarray(np.maximum.accumulate(found[::-1], axis=0)[::-1])
 
     def _walk(self, events: Outline, blocks: Sequence[Block]) -> Floats:
-        costs = [self.of(events, block) for block in blocks]
+        costs = [self.seconds(events, block) for block in blocks]
         columns = max(cost.shape[1] for cost in costs)
         # a plan whose replicas are fewer sorts than another's has its first sort more often, which changes nothing
         every = [np.take(cost, np.arange(columns) * (np.arange(columns) < cost.shape[1]), axis=1) for cost in costs]
@@ -162,8 +158,8 @@ class Estimator(Prices):
             shape = max((block.shape for block in blocks), key=lambda shape: shape.tp)
             plan = dataclasses.replace(
                 self.job.plan, dp=1 + alike.replicas, tp=shape.tp, pp=alike.pp, schedule=alike.schedule,
-                chunks=alike.chunks, microbatches=m, zero=alike.zero, sequence_parallel=alike.tensor,
-                recompute="full" if alike.again else "none",
+                chunks=alike.chunks, partition=alike.partition, microbatches=m, zero=alike.zero,
+                sequence_parallel=alike.tensor, recompute="full" if alike.again else "none",
             )  # fmt: skip
             self._outlines[alike, m] = outline(dataclasses.replace(self.job, plan=plan))
             self.events += len(self._outlines[alike, m].events)
@@ -171,92 +167,32 @@ class Estimator(Prices):
 
     def _busiest(self, block: Block) -> Floats:
         """[computing, computing again, tensor collectives; plans] of the rank that has most to do."""
-        best = np.zeros((3, len(block.many)))
-        lanes = {(kind.lanes[0], *kind.counts.tolist()) for kind in lane_kinds(self.job, block.shape)}
+        best = np.zeros((3, len(block.plans)))
+        ranks = {(kind.pp_ranks[0], *kind.counts.tolist()) for kind in rank_kinds(self.job, block.shape)}
         if len(block.mesh.places.speeds[0]) > 1:
-            lanes = {(z, *kind.counts.tolist()) for kind in lane_kinds(self.job, block.shape) for z in kind.lanes}
+            ranks = {
+                (pp_rank, *kind.counts.tolist())
+                for kind in rank_kinds(self.job, block.shape)
+                for pp_rank in kind.pp_ranks
+            }
         for column in range(len(block.mesh.tensor)):
-            for z, *counts in sorted(lanes):
-                found = np.tensordot(counts, self._work_parts(block, column, z), axes=1) * block.many.microbatches
+            for pp_rank, *counts in sorted(ranks):
+                work = np.tensordot(counts, self._work_parts(block, column, pp_rank), axes=1)
+                found = work * block.plans.microbatches
                 best = np.where(found.sum(axis=0) > best.sum(axis=0), found, best)
         return best
 
-    def _work_parts(self, block: Block, column: int, lane: int) -> Floats:
+    def _work_parts(self, block: Block, column: int, pp_rank: int) -> Floats:
         """[UNITS, computing, computing again, tensor collectives; plans] of a micro-batch."""
-        shape = (len(UNITS), len(WORKS), 2, len(block.many))
-        mine = self.work(block, column, lane)[:HOST].reshape(shape)
-        once = self.work(block, column, lane, again=False)[:HOST].reshape(shape)
+        shape = (len(UNITS), len(WORKS), 2, len(block.plans))
+        mine = self.work(block, column, pp_rank)[:HOST].reshape(shape)
+        once = self.work(block, column, pp_rank, again=False)[:HOST].reshape(shape)
         once[:, WORKS.index(Kind.FORWARD)] = mine[:, WORKS.index(Kind.FORWARD)]
         if not whole_backwards(block.shape.schedule):
             mine, once = mine.copy(), once.copy()
             mine[1:, WORKS.index(Kind.BACKWARD)] = once[1:, WORKS.index(Kind.BACKWARD)] = 0
         again = (mine - once).sum(axis=(1, 2))
         return np.stack([once[:, :, COMPUTING].sum(axis=1), again, once[:, :, TENSOR].sum(axis=1)], axis=1)
-
-    def bound(self, shape: Shape, many: Variants) -> Floats:
-        """Seconds that no step of these plans can be shorter than, [plans].
-
-        Every pipeline rank has its own work to do, once its first micro-batch has come down to it; under ZeRO-2 and 3
-        its data group has its reductions and gathers to do. Where a rank can only hold so many micro-batches at once,
-        all of them pass it in so many at a time.
-        """
-        block = self.block(shape, many)
-        return np.asarray(np.maximum.reduce([self._bound(block, column) for column in range(len(block.mesh.tensor))]))
-
-    def _bound(self, block: Block, column: int) -> Floats:
-        shape, many, p = block.shape, block.many, block.shape.pp
-        kinds = lane_kinds(self.job, shape)
-        of_lane = _kind_of_lane(kinds, p)
-        counts, home = stage_units(self.job.model, self.job.plan.partition, shape.schedule, p, shape.chunks)
-        forward, backward, ahead = np.zeros((3, len(counts), len(many)))
-        places = np.stack([block.mesh.devices[column], block.mesh.tensor[column]])
-        _, place = np.unique(places, axis=1, return_inverse=True)
-        for which in np.unique(place).tolist():
-            z = int(np.flatnonzero(place.ravel() == which)[0])
-            each = self.work(block, column, z, split=False)[:HOST].sum(axis=1).reshape(len(UNITS), len(WORKS), -1)
-            mine = np.flatnonzero(place.ravel()[home] == which)
-            forward[mine] = counts[mine] @ each[:, 0]
-            backward[mine] = counts[mine] @ each[:, 1:].sum(axis=1)
-            ahead[mine] = each[1, WORKS.index(Kind.RECOMPUTE)]  # a stage's first block needs no gradient for it
-        work = np.zeros((p, len(many)))
-        np.add.at(work, home, forward + backward)
-        first = np.array([np.flatnonzero(home == z)[0] for z in range(p)])
-        split = not whole_backwards(shape.schedule)
-        way = forward if split else forward + backward - ahead
-        before = (np.cumsum(way, axis=0) - way)[first]
-        busy = before + many.microbatches * work
-        at_most = SCHEDULES[shape.schedule].in_flight
-        if at_most and shape.chunks == 1 and not split:
-            at_once = np.array([at_most(p, m, 1, 0) for m in many.microbatches.tolist()])
-            busy = np.maximum(busy, many.microbatches / at_once * way.sum(axis=0))
-        sent, after = self._data_bound(block, kinds)
-        return np.asarray((np.maximum(busy, sent[of_lane]) + after[of_lane]).max(axis=0))
-
-    def _data_bound(self, block: Block, kinds: tuple[LaneKind, ...]) -> tuple[Floats, Floats]:
-        """([kinds, plans] seconds of the data axis before the optimizer step, of that and the gathers after it)."""
-        many, shape, e = block.many, block.shape, self.job.precision
-        sent, after = np.zeros((2, len(kinds), len(many)))
-        if shape.dp == 1:
-            return sent, after
-        for k, kind in enumerate(kinds):
-            for zero in np.flatnonzero(np.bincount(many.zero)).tolist():
-                mine = many.zero == zero
-                padded, z = held(self.job, shape, kind, zero).padded, kind.lanes[0]
-                reduce = block.mesh.slowest("dp", "reduce_scatter" if zero else "all_reduce", padded * e.grad, z).sum()
-                gather = block.mesh.slowest("dp", "all_gather", padded * e.compute, z).sum() if zero else 0.0
-                if zero >= 2:
-                    sent[k, mine] = many.microbatches[mine] * reduce
-                if zero == 3:
-                    sent[k, mine] += gather * (1 if self.job.plan.keep_gathered else 2 * many.microbatches[mine])
-                after[k, mine] = gather if zero in (1, 2) else 0.0
-        return sent, after
-
-
-def _kind_of_lane(kinds: tuple[LaneKind, ...], pp: int) -> Numbers:
-    which = np.zeros(pp, np.int64)
-    for k, kind in enumerate(kinds):
-        which[list(kind.lanes)] = k
-    return which
 
 
 def estimate(job: Job, cluster: Cluster) -> dict[str, float]:

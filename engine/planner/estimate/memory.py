@@ -1,10 +1,21 @@
 """What every plan of a shape holds at most: the peaks of `engine.prediction.peak_memory` without whole programs.
 
-Activations are counted along the order of the schedule, everything else in closed form.
+To walk the program of each plan, as that does, takes some 20 ms for each pipeline rank, and a search asks for a hundred
+thousand plans. So these are derived by hand, for the distinct pipeline ranks alone:
 
-Bytes are those of the pipeline rank with the highest total. State is exact. The total is the sum of the categories' own
-peaks, which fall almost together: a percent or two above the true peak on average. Interleaved stages with many
-messages in flight and split backwards of recomputed blocks have their peaks apart, and there it may be 20 % above.
+- parameters, gradients, optimizer: the buckets' sizes under the ZeRO stage, to the byte;
+- activations: what forwards keep and backwards free, counted along the order of the schedule, for the first and the
+  last rank of each kind and for two rounds of micro-batches where further ones repeat them;
+- gathered parameters: the unit in use and those ahead of it;
+- buffers: one message ahead and those sent and not yet known to have arrived, the gradients that are filled, and those
+  on their way into a shard.
+
+The total is the sum of the categories' own peaks, which fall almost together: a percent or two above the true peak on
+average. Interleaved stages with many messages in flight and split backwards of recomputed blocks have their peaks
+apart, and there it may be 20 % above. `tests/engine/test_estimate.py::test_peaks_agree_with_the_footprint` holds
+this to the program's own bookings on plans picked at random: state to the byte, the total within 3 % below and 15 %
+above. Bytes are those of the pipeline
+rank with the highest total. What is replayed gets its exact peak from the program (`engine.planner.search`).
 """
 
 from __future__ import annotations
@@ -20,10 +31,10 @@ from engine.job.job import Job, Model, Plan
 from engine.job.schedules import SCHEDULES
 from engine.model.units import output_bytes
 from engine.planner.estimate.distinct_stages import (
-    LaneKind,
-    held,
+    RankKind,
+    bucket_sizes,
     in_use,
-    lane_kinds,
+    rank_kinds,
     stage_units,
     whole_backwards,
 )
@@ -65,55 +76,56 @@ def sizes(job: Job, tp: int) -> Sizes:
     (kept, whole, left), message = np.zeros((3, 3, 2, 3), np.int64), np.zeros(2, np.int64)
     training = dataclasses.replace(job.training, batch=1)
     for scatter in range(2 if tp > 1 and job.model.seq % tp == 0 else 1):
-        for r, recompute in enumerate(RECOMPUTES):
+        for place, recompute in enumerate(RECOMPUTES):
             plan = dataclasses.replace(
                 job.plan, dp=1, tp=tp, microbatches=1, sequence_parallel=bool(scatter), recompute=recompute
             )
             one = dataclasses.replace(job, plan=plan, training=training)
             message[scatter] = output_bytes(one, "block0")
-            for u, unit in enumerate(("embedding", "block0", "head")):
-                kept[u, scatter, r], whole[u, scatter, r] = kept_bytes(one, unit), activation_bytes(one, unit)
-                left[u, scatter, r] = held_for_weight_bytes(one, unit)
+            for number, unit in enumerate(("embedding", "block0", "head")):
+                at = number, scatter, place
+                kept[at], whole[at] = kept_bytes(one, unit), activation_bytes(one, unit)
+                left[at] = held_for_weight_bytes(one, unit)
     return Sizes(kept, whole, left, message)
 
 
-def peaks(space: Space, shape: Shape, many: Variants, unit: Sizes) -> Numbers:
+def peaks(space: Space, shape: Shape, plans: Variants, unit: Sizes) -> Numbers:
     """Bytes on the worst pipeline rank of each plan, [categories, plans]."""
-    rounds = np.unique(_rounds(shape, many), return_inverse=True)
-    of_kinds = [_lane(space, shape, many, unit, kind, rounds) for kind in lane_kinds(space.job, shape)]
+    rounds = np.unique(_rounds(shape, plans), return_inverse=True)
+    of_kinds = [_of_rank(space, shape, plans, unit, kind, rounds) for kind in rank_kinds(space.job, shape)]
     stacked = np.stack(of_kinds)
     worst = stacked.sum(axis=1).argmax(axis=0)
-    return np.asarray(stacked[worst, :, np.arange(len(many))].T)
+    return np.asarray(stacked[worst, :, np.arange(len(plans))].T)
 
 
-def _lane(
-    space: Space, shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, rounds: tuple[Numbers, Numbers]
+def _of_rank(
+    space: Space, shape: Shape, plans: Variants, unit: Sizes, kind: RankKind, rounds: tuple[Numbers, Numbers]
 ) -> Numbers:
     """[categories, plans] of the first pipeline rank of a kind, which of all of them holds most micro-batches."""
     job = space.job
-    size = space.job.training.batch // shape.dp // many.microbatches
-    out = np.zeros((len(CATEGORIES), len(many)), np.int64)
-    out[3] = _activations(shape, many, unit, kind, job, rounds) * size
+    size = space.job.training.batch // shape.dp // plans.microbatches
+    out = np.zeros((len(CATEGORIES), len(plans)), np.int64)
+    out[3] = _activations(shape, plans, unit, kind, job, rounds) * size
     if shape.pp > 1:
-        unproven = _micro_batches(job, shape, kind.lanes[0], many.microbatches)
+        unproven = _micro_batches(job, shape, kind.pp_ranks[0], plans.microbatches)
         if shape.pp == 2:  # both neighbours are one rank, so that every message says something about the others
             unproven = np.minimum(unproven, 4)
-        out[5] = (unproven + RECEIVED) * unit.message[many.sequence] * size
-    for zero in np.unique(many.zero):
-        mine = many.zero == zero
-        has, e = held(job, shape, kind, int(zero)), job.precision
-        whole, shard = has.padded.sum(), has.shard.sum()
-        out[0, mine] = (shard if zero == 3 else whole) * e.compute
-        out[1, mine] = (shard if zero >= 2 else whole) * e.grad
-        out[2, mine] = (shard if zero else whole) * e.optimizer
+        out[5] = (unproven + RECEIVED) * unit.message[plans.sequence] * size
+    for zero in np.unique(plans.zero):
+        mine = plans.zero == zero
+        buckets, precision = bucket_sizes(job, shape, kind, int(zero)), job.precision
+        whole, shard = buckets.padded.sum(), buckets.shard.sum()
+        out[0, mine] = (shard if zero == 3 else whole) * precision.compute
+        out[1, mine] = (shard if zero >= 2 else whole) * precision.grad
+        out[2, mine] = (shard if zero else whole) * precision.optimizer
         if zero == 3:
-            out[4, mine] = _most_gathered(job, kind, has.padded) * e.compute
+            out[4, mine] = _most_gathered(job, kind, buckets.padded) * precision.compute
         if zero >= 2:
-            out[5, mine] += _most_reduced(has.padded, has.shard) * e.grad
+            out[5, mine] += _most_reduced(buckets.padded, buckets.shard) * precision.grad
     return out
 
 
-def _most_gathered(job: Job, kind: LaneKind, padded: Numbers) -> int:
+def _most_gathered(job: Job, kind: RankKind, padded: Numbers) -> int:
     """Elements gathered at a time: the unit in use and those ahead of it."""
     if job.plan.keep_gathered:
         return int(padded.sum())
@@ -131,65 +143,73 @@ def _most_reduced(padded: Numbers, shard: Numbers) -> int:
 
 
 def _activations(
-    shape: Shape, many: Variants, unit: Sizes, kind: LaneKind, job: Job, rounds: tuple[Numbers, Numbers]
+    shape: Shape, plans: Variants, unit: Sizes, kind: RankKind, job: Job, rounds: tuple[Numbers, Numbers]
 ) -> Numbers:
     """Bytes at the peak for one sequence a micro-batch."""
-    kept, whole, left = (of[:, many.sequence, many.recompute] for of in (unit.kept, unit.whole, unit.left))
+    kept, whole, left = (of[:, plans.sequence, plans.recompute] for of in (unit.kept, unit.whole, unit.left))
     again = np.maximum(whole[1] - kept[1], 0)  # a block that is computed again
     # the head's are gone before a block is computed again
     first = np.maximum(again - kept[2], 0) if kind.last else again
     last = np.where(again > 0, np.maximum(whole[1] - left[1], 0), 0)
     held_by = np.concatenate([kept, left, [first, last]])
-    peak = np.zeros(len(many), np.int64)
-    lanes = dict.fromkeys((kind.lanes[0], kind.lanes[-1]))  # what the others hold lies between these two
+    peak = np.zeros(len(plans), np.int64)
+    pp_ranks = dict.fromkeys((kind.pp_ranks[0], kind.pp_ranks[-1]))  # what the others hold lies between these two
     for i, m in enumerate(rounds[0].tolist()):
         mine = np.flatnonzero(rounds[1] == i)
-        peak[mine] = np.max([(_moments(job, shape, m, z) @ held_by[:, mine]).max(axis=0) for z in lanes], axis=0)
+        moments = [_moments(job, shape, m, pp_rank) for pp_rank in pp_ranks]
+        peak[mine] = np.max([(counts @ held_by[:, mine]).max(axis=0) for counts in moments], axis=0)
     return peak
 
 
-def _rounds(shape: Shape, many: Variants) -> Numbers:
+def _rounds(shape: Shape, plans: Variants) -> Numbers:
     """The number of micro-batches to look at for each plan: more than two rounds repeat the second one."""
-    if _grows(shape, many):
-        return many.microbatches
-    return np.minimum(many.microbatches, 2 * shape.pp + many.microbatches % shape.pp)
+    if _grows(shape, plans):
+        return plans.microbatches
+    return np.minimum(plans.microbatches, 2 * shape.pp + plans.microbatches % shape.pp)
 
 
-def _grows(shape: Shape, many: Variants) -> bool:
+def _grows(shape: Shape, plans: Variants) -> bool:
     """Whether a rank holds the more the more micro-batches there are, as under GPipe."""
     held = SCHEDULES[shape.schedule].in_flight
-    most = int(many.microbatches.max())
+    most = int(plans.microbatches.max())
     few = min(most, 2 * shape.pp + most % shape.pp)
     return held is None or held(shape.pp, most, shape.chunks, 0) > held(shape.pp, few, shape.chunks, 0)
 
 
-def _micro_batches(job: Job, shape: Shape, lane: int, microbatches: Numbers) -> Numbers:
+def _micro_batches(job: Job, shape: Shape, pp_rank: int, microbatches: Numbers) -> Numbers:
     """`in_flight_formula` of each number of micro-batches."""
     values, inverse = np.unique(microbatches, return_inverse=True)
-    held_at_once = [_at_once(shape.schedule, shape.pp, shape.chunks, m, lane) for m in values.tolist()]
+    held_at_once = [_at_once(shape.schedule, shape.pp, shape.chunks, m, pp_rank) for m in values.tolist()]
     return np.array(held_at_once, np.int64)[inverse]
 
 
 @lru_cache(maxsize=65536)
-def _at_once(schedule: str, pp: int, chunks: int, microbatches: int, lane: int) -> int:
-    return in_flight_formula(Job(plan=Plan(schedule=schedule, pp=pp, chunks=chunks, microbatches=microbatches)), lane)
+def _at_once(schedule: str, pp: int, chunks: int, microbatches: int, pp_rank: int) -> int:
+    plan = Plan(schedule=schedule, pp=pp, chunks=chunks, microbatches=microbatches)
+    return in_flight_formula(Job(plan=plan), pp_rank)
 
 
-def _moments(job: Job, shape: Shape, microbatches: int, lane: int) -> Numbers:
+def _moments(job: Job, shape: Shape, microbatches: int, pp_rank: int) -> Numbers:
     """What a pipeline rank holds from time to time, [moments, 8]: embeddings, blocks and heads between their forward
     and their backward, and between the two parts of it; whether a block may be computed again next, and whether one
     has been for an input part."""
     held, (least, most) = SCHEDULES[shape.schedule].in_flight, SCHEDULES[shape.schedule].chunks
     if held and least == most == 1 and whole_backwards(shape.schedule):
-        units, home = stage_units(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks)
-        mine = units[home == lane].sum(axis=0) * held(shape.pp, microbatches, 1, lane)
+        units, home = stage_units(job.model, shape.partition, shape.schedule, shape.pp, shape.chunks)
+        mine = units[home == pp_rank].sum(axis=0) * held(shape.pp, microbatches, 1, pp_rank)
         return np.array([[*mine, 0, 0, 0, 1, 0]])
-    return _counted(job.model, job.plan.partition, shape.schedule, shape.pp, shape.chunks, microbatches, lane)
+    return _counted(job.model, shape.partition, shape.schedule, shape.pp, shape.chunks, microbatches, pp_rank)
 
 
 @lru_cache(maxsize=16384)
 def _counted(
-    model: Model, partition: tuple[int, ...] | None, schedule: str, pp: int, chunks: int, microbatches: int, lane: int
+    model: Model,
+    partition: tuple[int, ...] | None,
+    schedule: str,
+    pp: int,
+    chunks: int,
+    microbatches: int,
+    pp_rank: int,
 ) -> Numbers:
     """Counted along the order of the pipeline rank."""
     units, _ = stage_units(model, partition, schedule, pp, chunks)
@@ -201,7 +221,7 @@ def _counted(
             for change in ((units, none), (-units, none), (-units, split), (none, -split))  # in the order of PARTS
         ]
     )
-    kinds, stage = _order(schedule, pp, chunks, microbatches)[lane]
+    kinds, stage = _order(schedule, pp, chunks, microbatches)[pp_rank]
     held_now = np.cumsum(table[kinds * len(units) + stage], axis=0)
     after = np.append(kinds[1:], PARTS.index(Kind.BACKWARD_WEIGHT))
     falls = after != PARTS.index(Kind.FORWARD)
@@ -216,6 +236,6 @@ def _order(schedule: str, pp: int, chunks: int, microbatches: int) -> tuple[tupl
     """(place in PARTS, stage) of what every pipeline rank does, in its order."""
     place = {kind: i for i, kind in enumerate(PARTS)}
     return tuple(
-        (np.array([place[a.kind] for a in lane]), np.array([a.stage for a in lane], np.int64))
+        (np.array([place[action.kind] for action in lane]), np.array([action.stage for action in lane], np.int64))
         for lane in SCHEDULES[schedule].order(pp, microbatches, chunks)
     )

@@ -144,12 +144,17 @@ class MeshPlaces:
         lines = np.stack([times[:, 0], (times[:, 1] - times[:, 0]) / at[1]])
         return np.asarray(lines[:, way].reshape(2, dp, tp, pp).max(axis=2))
 
-    def slowest(self, axis: str, op: str, nbytes: ArrayLike, lane: int | None = None) -> Floats:
+    def slowest(self, axis: str, op: str, nbytes: ArrayLike, pp_rank: int | None = None) -> Floats:
         """Seconds of the slowest group of an axis among those of a pipeline rank or all; `tie` is the two ends of every
         pipeline."""
         numbers = self._numbers(axis)
-        chosen = np.unique(numbers if lane is None or axis in ("pp", "tie") else numbers[:, lane])
+        chosen = np.unique(numbers if pp_rank is None or axis in ("pp", "tie") else numbers[:, pp_rank])
         return self.seconds(tuple(chosen.tolist()), op, nbytes)
+
+    def fastest(self, axis: str, op: str, nbytes: ArrayLike) -> Floats:
+        """Seconds of the fastest group of an axis."""
+        each = [self.places.costs[number].seconds(op, nbytes) for number in np.unique(self._numbers(axis)).tolist()]
+        return np.asarray(np.minimum.reduce(each))
 
     def seconds(self, costs: tuple[int, ...], op: str, nbytes: ArrayLike) -> Floats:
         """Of the slowest of the groups with these numbers."""

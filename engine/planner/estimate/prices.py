@@ -20,8 +20,7 @@ from engine.job.nearest import divisors
 from engine.model.params import replicated_size, unit_size
 from engine.model.units import TOKENS
 from engine.planner.estimate.distinct_stages import whole_backwards
-from engine.planner.estimate.memory import Sizes, sizes
-from engine.planner.estimate.outline import (
+from engine.planner.estimate.events import (
     HOST,
     UNITS,
     WORKS,
@@ -34,6 +33,7 @@ from engine.planner.estimate.outline import (
     Step,
     Work,
 )
+from engine.planner.estimate.memory import Sizes, sizes
 from engine.planner.estimate.places import MeshPlaces, Places
 from engine.planner.estimate.unit_costs import SPLIT, StepCosts, UnitCosts, step_costs
 from engine.planner.plans import RECOMPUTES, Shape, Space, Variants
@@ -51,7 +51,7 @@ class Block:
     """Plans of one shape: what their prices are made of. size: sequences of a micro-batch of each plan."""
 
     shape: Shape
-    many: Variants
+    plans: Variants
     size: Numbers
     mesh: MeshPlaces
 
@@ -84,26 +84,26 @@ class Prices:
             self._meshes[key] = MeshPlaces(Mesh(order, dp=shape.dp, tp=shape.tp, pp=shape.pp), self.places)
         return self._meshes[key]
 
-    def block(self, shape: Shape, many: Variants) -> Block:
-        return Block(shape, many, self.job.training.batch // shape.dp // many.microbatches, self.mesh(shape))
+    def block(self, shape: Shape, plans: Variants) -> Block:
+        return Block(shape, plans, self.job.training.batch // shape.dp // plans.microbatches, self.mesh(shape))
 
-    def of(self, outline: Outline, block: Block) -> Floats:
+    def seconds(self, outline: Outline, block: Block) -> Floats:
         """Seconds of every price of an outline, [prices, columns, plans]."""
         columns = block.mesh.tensor.shape[0]
-        out = np.zeros((len(outline.prices), columns, len(block.many)))
-        works: dict[tuple[int, ...], list[int]] = {}
+        out = np.zeros((len(outline.prices), columns, len(block.plans)))
+        works: dict[int, list[int]] = {}
         for i, price in enumerate(outline.prices):
             if isinstance(price, Work):
-                works.setdefault((price.lane,), []).append(i)
+                works.setdefault(price.pp_rank, []).append(i)
             else:
                 out[i] = self._price(price, block)
-        for (lane,), these in works.items():
+        for pp_rank, these in works.items():
             counts = np.array([price.counts for price in (outline.prices[i] for i in these) if isinstance(price, Work)])
             for column in range(columns):
-                out[these, column] = counts @ self.work(block, column, lane).sum(axis=1)
+                out[these, column] = counts @ self.work(block, column, pp_rank).sum(axis=1)
         return out
 
-    def work(self, block: Block, column: int, lane: int, split: bool | None = None, again: bool = True) -> Floats:
+    def work(self, block: Block, column: int, pp_rank: int, split: bool | None = None, again: bool = True) -> Floats:
         """[UNITS × WORKS and the host's, computing or tensor collectives, plans] of a rank.
 
         split: whether the parts of a backward are wanted too, by default where the schedule has them. again: with what
@@ -112,11 +112,11 @@ class Prices:
         split = not whole_backwards(block.shape.schedule) if split is None else split
         mesh = block.mesh
         table = self._units(
-            block.shape.tp, mesh, int(mesh.devices[column, lane]), int(mesh.tensor[column, lane]), split
+            block.shape.tp, mesh, int(mesh.devices[column, pp_rank]), int(mesh.tensor[column, pp_rank]), split
         )
         at = np.searchsorted(self.sizes_of_batch, block.size)
-        recompute = block.many.recompute if again else np.zeros_like(block.many.recompute)
-        return np.asarray(table[:, :, block.many.sequence, recompute, at])
+        recompute = block.plans.recompute if again else np.zeros_like(block.plans.recompute)
+        return np.asarray(table[:, :, block.plans.sequence, recompute, at])
 
     def fastest_block(self, tp: int) -> float:
         """Seconds that the forward and the backward of a block compute for one sequence at least, at any setting."""
@@ -132,11 +132,11 @@ class Prices:
     def _price(self, price: Price, block: Block) -> Floats:
         """[columns, plans], or of a shape that spreads to it."""
         if isinstance(price, Message):
-            nbytes = self.unit_sizes(block.shape.tp).message[block.many.sequence] * block.size
+            nbytes = self.unit_sizes(block.shape.tp).message[block.plans.sequence] * block.size
             fixed, each = block.mesh.hops[:, :, price.hop, None]
             return np.asarray(fixed + each * nbytes)
         if isinstance(price, Scalars):
-            return block.mesh.slowest(price.axis, "all_reduce", DOUBLES, price.lane)
+            return block.mesh.slowest(price.axis, "all_reduce", DOUBLES, price.pp_rank)
         if isinstance(price, Step):
             return self._step(price, block)
         assert isinstance(price, Collective)
@@ -144,18 +144,20 @@ class Prices:
 
     def collective(self, price: Collective, block: Block) -> Floats:
         """[plans]. Those that a plan does not have take no time in it."""
-        many, e, mesh = block.many, self.job.precision, block.mesh
+        plans, e, mesh = block.plans, self.job.precision, block.mesh
         if price.axis == "tp":
             norms = self._elements(price.holds, block.shape.tp, replicated=True) * e.grad
-            return np.asarray(mesh.slowest("tp", "all_reduce", norms, price.lane) * many.sequence)
+            return np.asarray(mesh.slowest("tp", "all_reduce", norms, price.pp_rank) * plans.sequence)
         shard = self._shard(price.holds, block)
         if price.axis == "tie":
             return mesh.slowest("tie", "all_reduce", shard * e.grad)
-        padded = np.where(many.zero > 0, shard * block.shape.dp, shard)
+        padded = np.where(plans.zero > 0, shard * block.shape.dp, shard)
         if price.gathers:
-            return np.asarray(mesh.slowest("dp", "all_gather", padded * e.compute, price.lane) * (many.zero > 0))
-        whole, parts = (mesh.slowest("dp", op, padded * e.grad, price.lane) for op in ("all_reduce", "reduce_scatter"))
-        return np.where(many.zero > 0, parts, whole)
+            return np.asarray(mesh.slowest("dp", "all_gather", padded * e.compute, price.pp_rank) * (plans.zero > 0))
+        whole, parts = (
+            mesh.slowest("dp", op, padded * e.grad, price.pp_rank) for op in ("all_reduce", "reduce_scatter")
+        )
+        return np.where(plans.zero > 0, parts, whole)
 
     def _elements(self, holds: Counts, tp: int, replicated: bool = False) -> int:
         size = replicated_size if replicated else unit_size
@@ -165,19 +167,19 @@ class Prices:
     def _shard(self, holds: Counts, block: Block) -> Numbers:
         """Elements of a bucket of each plan on one rank; the whole bucket without ZeRO."""
         whole = self._elements(holds, block.shape.tp)
-        return np.where(block.many.zero > 0, -(-whole // block.shape.dp), whole)
+        return np.where(block.plans.zero > 0, -(-whole // block.shape.dp), whole)
 
     def _step(self, price: Step, block: Block) -> Floats:
-        many = block.many
+        plans = block.plans
         shard = np.sum([self._shard(holds, block) for holds in price.buckets], axis=0).astype(float)
-        whole = np.where(many.zero > 0, np.ceil(shard) * block.shape.dp, shard)
-        out = np.zeros((block.mesh.devices.shape[0], len(many)))
-        for zero in np.flatnonzero(np.bincount(many.zero)).tolist():
+        whole = np.where(plans.zero > 0, np.ceil(shard) * block.shape.dp, shard)
+        out = np.zeros((block.mesh.devices.shape[0], len(plans)))
+        for zero in np.flatnonzero(np.bincount(plans.zero)).tolist():
             if zero not in self._steps:
                 self._steps[zero] = step_costs(self.job, zero, self.cluster.backend, self.cache_dir)
-            mine = many.zero == zero
+            mine = plans.zero == zero
             columns = self._steps[zero][price.kind].columns(shard[mine], whole[mine], len(price.buckets))
-            for c, devices in enumerate(block.mesh.devices[:, price.lane].tolist()):
+            for c, devices in enumerate(block.mesh.devices[:, price.pp_rank].tolist()):
                 out[c, mine] = self._compute(devices, columns)
         return out
 

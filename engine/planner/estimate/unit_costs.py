@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from engine.cluster.collectives import full_bytes
 from engine.job.job import Job, Model, Plan, Recompute, Training
 from engine.model.buckets import buckets_of_pp_rank
-from engine.planner.estimate.outline import UNITS
+from engine.planner.estimate.events import UNITS
 from engine.prediction.op_templates.template_cache import alone_templates, unit_templates
 from engine.prediction.op_templates.templates import Template
 from engine.prediction.replay.op_seconds import COSTS

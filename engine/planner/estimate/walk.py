@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.planner.estimate.outline import Comes, Does, Outline, Waits
+from engine.planner.estimate.events import Comes, Does, Outline, Waits
 
 Floats = NDArray[np.float64]
 
@@ -17,17 +17,17 @@ def walk(outline: Outline, costs: Floats) -> Floats:
     else when its rank gets to it: the rules of `engine.prediction.replay.timing`.
     """
     several = costs.shape[1] > 1
-    now = [np.zeros(costs.shape[1:]) for _ in range(outline.lanes)]
+    now = [np.zeros(costs.shape[1:]) for _ in range(outline.pp)]
     there: dict[int, Floats] = {}
     over: dict[int, Floats] = {}
-    price = list(costs)
+    seconds = list(costs)
     for event in outline.events:
         if isinstance(event, Does):
-            now[event.lane] = now[event.lane] + price[event.price]
+            now[event.pp_rank] = now[event.pp_rank] + seconds[event.price]
         elif isinstance(event, Comes):
-            there[event.arrival] = now[event.lane]
+            there[event.arrival] = now[event.pp_rank]
         elif isinstance(event, Waits):
-            now[event.lane] = np.maximum(now[event.lane], over[event.meeting])
+            now[event.pp_rank] = np.maximum(now[event.pp_rank], over[event.meeting])
         else:
             begin = there.pop(event.arrivals[0])
             for arrival in event.arrivals[1:]:
@@ -36,5 +36,5 @@ def walk(outline: Outline, costs: Floats) -> Floats:
                 begin = np.maximum(begin, over[meeting])
             if several and event.replicas:
                 begin = begin.max(axis=0, keepdims=True)
-            over[event.meeting] = begin + price[event.price]
+            over[event.meeting] = begin + seconds[event.price]
     return np.asarray(np.stack(now).max(axis=(0, 1)))

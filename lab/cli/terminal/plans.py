@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from engine.planner.explain import in_runs
 from engine.planner.result import Candidate, Search
 from engine.prediction.formulas import parameters
 from lab.wording import parameter_count, percent, seconds
@@ -14,6 +15,13 @@ def _schedule(one: Candidate) -> str:
     """With its model chunks a rank, if there are several; without a pipeline there is none."""
     plan = one.job.plan
     return "" if plan.pp == 1 else plan.schedule + (f" ×{plan.chunks}" if plan.chunks > 1 else "")
+
+
+def _besides(one: Candidate) -> str:
+    """What the other columns do not say: a partition of its own, and idle GPUs."""
+    partition = one.job.plan.partition
+    blocks = f", blocks {in_runs(partition)}" if partition and one.job.plan.pp > 1 else ""
+    return blocks + (f", {one.idle_gpus} GPUs idle" if one.idle_gpus else "")
 
 
 def print_search(found: Search, console: Console, top: int) -> None:
@@ -27,7 +35,7 @@ def print_search(found: Search, console: Console, top: int) -> None:
             str(rank), f"{p.dp}·{p.tp}·{p.pp}", _schedule(one), str(p.zero), str(job.microbatch_size),
             str(p.microbatches), "on" if job.scatters_sequence else "off", p.recompute, seconds(one.seconds),
             percent(one.mfu), f"{one.bytes / 1e9:.1f}", percent(one.bubble),
-            ("replayed" if one.refined else "estimated") + (f", {one.idle_gpus} GPUs idle" if one.idle_gpus else ""),
+            ("replayed" if one.refined else "estimated") + _besides(one),
         )  # fmt: skip
     model = found.winner.job.model
     size = f"{parameter_count(parameters(found.winner.job))} ({model.layers} layers, hidden {model.hidden})"
