@@ -22,7 +22,7 @@ from engine.prediction.replay.memory import Anchored, anchored
 from engine.prediction.replay.op_seconds import costs_on
 from engine.prediction.replay.rows import StepRows, whole
 from engine.prediction.replay.steps import step_rows, step_to_show
-from engine.prediction.replay.timing import PS, Graph, Seconds, Times, graph
+from engine.prediction.replay.timing import PS, Graph, Seconds, graph
 from engine.recording.columns import table_of
 from engine.recording.tables import MetricRow, Recorded, Recording
 
@@ -68,7 +68,9 @@ def replay_at(
     """The same at any costs: a function from the rows of the step to their seconds."""
     step = step_to_show(recording) if step is None else step
     known = _prepared(recording, step, recording.stands_for if ranks_like is None else ranks_like)
-    times = times_of(known.graph, costs(known.rows))
+    seconds = costs(known.rows)
+    check_countable(seconds)
+    times = known.graph.times(seconds)
     reached, start, end = times.reached // 1000, times.start // 1000, times.end // 1000  # ps to ns
     ops = known.rows.table
     for name, values in (("start_ns", start), ("end_ns", end), ("cpu_ns", np.zeros(len(end), np.int64))):
@@ -77,11 +79,10 @@ def replay_at(
     return Recorded(ops, memory, _metrics(recording, job, step, int(end.max()) / 1e9), known.rows.stands_for)
 
 
-def times_of(known: Graph, seconds: Seconds) -> Times:
-    """The times of every row at these costs. Raises `ValueError` if they are more than a clock can count."""
+def check_countable(seconds: Seconds) -> None:
+    """Raises `ValueError` if the clock of a replay cannot count them."""
     if float(seconds.own.sum() + seconds.together.sum()) > MOST_SECONDS:
         raise ValueError("the step is more than 50 days of work for its ranks: use a smaller job, or a faster cluster.")
-    return known.times(seconds)
 
 
 def _metrics(recording: Recording, job: Job, step: int, seconds: float) -> pa.Table:
