@@ -62,9 +62,9 @@ class Clocks:
 
 @dataclass(frozen=True, eq=False)
 class EdgeCosts:
-    """Picoseconds of a graph. Of each row, work: computing that follows on it, and passed: from its `Clocks.base` to it.
+    """Picoseconds of a graph. Of each row, work: computing that follows on it; passed: from its `Clocks.base` to it.
 
-    Of each edge, gaps: how long after its source, and close: what its node itself adds if this is its last edge, or −1.
+    Of each edge, gaps: how long after its source; close: what its node itself adds if this is its last edge, or −1.
     """
 
     work: Numbers
