@@ -192,7 +192,7 @@ class _Round:
         at = np.where(self.early, place, at)
         times = walk(times, at[of.source[outer]].tolist(), of.gaps[outer].tolist(), of.close[outer].tolist())
         ends = [times[node] + gap for node, gap in zip(at[tail].tolist(), of.end_gap.tolist(), strict=True)]
-        return max(*times, *ends)
+        return int(max(*times, *ends))
 
 
 def _after_rounds(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -18,12 +19,17 @@ from engine.prediction.steady import foretell
 MODEL: dict[str, Any] = {"layers": 9, "hidden": 32, "heads": 4, "seq": 8, "vocab": 61, "steps": 1}
 
 
-def slowed(name: str, factor: float) -> Cluster:
+def slowed(name: str, factor: Fraction) -> Cluster:
     """A cluster with a slow link between its first two ranks, so that its pipelines are of unequal parts."""
     return dataclasses.replace(load_cluster(name), slow_links=(SlowLink("ranks", 0, 1, factor),))
 
 
-CLUSTERS = (load_cluster("a100-dgx"), load_cluster("mixed"), load_cluster("pcie-box"), slowed("toy-2x4", 0.13))
+CLUSTERS = (
+    load_cluster("a100-dgx"),
+    load_cluster("mixed"),
+    load_cluster("pcie-box"),
+    slowed("toy-2x4", Fraction("0.13")),
+)
 
 
 def drawn(rng: random.Random, schedule: str) -> Job:
@@ -68,9 +74,7 @@ def test_without_a_pipeline_a_step_is_foretold_from_its_first_micro_batches(zero
 
 def test_ten_times_the_micro_batches_are_not_ten_times_the_work() -> None:
     plan = {**MODEL, "pp": 4, "schedule": "zb-h1"}
-    few, many = (
-        foretell(Job.from_options(**plan, microbatches=m, batch=m), CLUSTERS[0]) for m in (1_000, 100_000)
-    )
+    few, many = (foretell(Job.from_options(**plan, microbatches=m, batch=m), CLUSTERS[0]) for m in (1_000, 100_000))
     assert few.replayed == many.replayed < 40
     assert many.seconds / few.seconds == pytest.approx(100, rel=0.05)
 
