@@ -21,7 +21,7 @@ MODEL: dict[str, Any] = {"layers": 9, "hidden": 32, "heads": 4, "seq": 8, "vocab
 
 def slowed(name: str, factor: Fraction) -> Cluster:
     """A cluster with a slow link between its first two ranks, so that its pipelines are of unequal parts."""
-    return dataclasses.replace(load_cluster(name), slow_links=(SlowLink("ranks", 0, 1, factor),))
+    return dataclasses.replace(load_cluster(name), slow_links=(SlowLink(between="ranks", a=0, b=1, factor=factor),))
 
 
 CLUSTERS = (
