@@ -2,7 +2,7 @@
 
 Of every plan is told what it holds (`engine.planner.estimate.memory`) and how long it takes at least; those that might
 be among the fastest are estimated (`engine.planner.estimate.estimate`), of those that might be faster yet other
-partitions are tried (`partitions.py`), and the best few of these are replayed (`engine.prediction.simulate`), and
+partitions are tried (`partitions.py`), and the best few of these are replayed (`engine.prediction.steady`), and
 ranked again by what the replay says.
 """
 
@@ -33,9 +33,8 @@ from engine.planner.refusals import check_gpus, check_model, reserve_of, why_emp
 from engine.planner.result import Candidate, Search
 from engine.planner.table import EFFORT, Place, PlanTable, fitting
 from engine.prediction.formulas import model_flops
-from engine.prediction.peak_memory import predicted_memory
 from engine.prediction.published_models import Preset, preset
-from engine.prediction.simulate import simulate
+from engine.prediction.steady import foretell
 
 KEPT = 20
 """Plans that a search hands back as jobs at most, best first."""
@@ -190,6 +189,5 @@ def _ranked(
 
 
 def _replayed(one: Candidate, cluster: Cluster, cache_dir: Path | None) -> Candidate:
-    seconds = simulate(one.job, cluster, cache_dir=cache_dir).metrics["seconds"][0].as_py()
-    exact = max(row["total_peak"] for row in predicted_memory(one.job))
-    return dataclasses.replace(_timed(one, cluster, seconds), bytes=exact, refined=True)
+    found = foretell(one.job, cluster, cache_dir)
+    return dataclasses.replace(_timed(one, cluster, found.seconds), bytes=found.peak_bytes, refined=True)

@@ -34,11 +34,14 @@ def rehearse(
     ranks: Sequence[int] | None = None,
     backend: str = "gloo",
     cache_dir: Path | None = None,
+    *,
+    with_memory: bool = True,
 ) -> Recorded:
     """One step of `job`, as `ranks` (default: all) would record it.
 
     program: of a schedule written by hand; it must have been checked. backend: whose wire bytes are counted.
-    cache_dir: a folder to keep templates in, see `engine.prediction.op_templates.template_cache`.
+    cache_dir: a folder to keep templates in, see `engine.prediction.op_templates.template_cache`. with_memory: or else
+    the memory table is empty, which saves half of the time where nobody looks at it.
     """
     program, mesh = program or compile_job(job), mesh_of(job)
     chosen = range(mesh.size) if ranks is None else ranks
@@ -47,11 +50,13 @@ def rehearse(
     for rank in chosen:
         pp_rank = mesh.coordinate(rank).pp
         if pp_rank not in lanes:
-            lanes[pp_rank] = _lane(job, program, pp_rank, backend, cache_dir)
+            lanes[pp_rank] = _lane(job, program, pp_rank, backend, cache_dir, with_memory)
         lane = lanes[pp_rank]
         ops.append(ops_of(lane.layout, lane.ops, rank, mesh, tie))
-        memory.append(memory_of(lane.memory, rank))
-    return Recorded(pa.concat_tables(ops), pa.concat_tables(memory), schema("metrics").empty_table())
+        if lane.memory is not None:
+            memory.append(memory_of(lane.memory, rank))
+    held = pa.concat_tables([schema("memory").empty_table(), *memory])
+    return Recorded(pa.concat_tables(ops), held, schema("metrics").empty_table())
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +65,14 @@ class _Lane:
 
     layout: Layout
     ops: dict[str, pa.Array]
-    memory: dict[str, pa.Array]
+    memory: dict[str, pa.Array] | None
 
 
-def _lane(job: Job, program: Program, pp_rank: int, backend: str, cache_dir: Path | None) -> _Lane:
+def _lane(job: Job, program: Program, pp_rank: int, backend: str, cache_dir: Path | None, with_memory: bool) -> _Lane:
     known = waits(job, program, pp_rank)
     layout = layout_of(script_of(job, program.lanes[pp_rank], known, pp_rank, backend, cache_dir))
+    columns = shared_columns(layout)
+    if not with_memory:
+        return _Lane(layout, columns, None)
     changes = lane_changes(job, program, pp_rank, known)
-    return _Lane(layout, shared_columns(layout), shared_memory(layout, state_bytes(job, pp_rank), changes))
+    return _Lane(layout, columns, shared_memory(layout, state_bytes(job, pp_rank), changes))

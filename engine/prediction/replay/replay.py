@@ -69,8 +69,7 @@ def replay_at(
     step = step_to_show(recording) if step is None else step
     known = _prepared(recording, step, recording.stands_for if ranks_like is None else ranks_like)
     seconds = costs(known.rows)
-    if float(seconds.own.sum() + seconds.together.sum()) > MOST_SECONDS:
-        raise ValueError("the step is more than 50 days of work for its ranks: use a smaller job, or a faster cluster.")
+    check_countable(seconds)
     times = known.graph.times(seconds)
     reached, start, end = times.reached // 1000, times.start // 1000, times.end // 1000  # ps to ns
     ops = known.rows.table
@@ -78,6 +77,12 @@ def replay_at(
         ops = ops.set_column(ops.schema.get_field_index(name), ops.schema.field(name), whole(values))
     memory = known.memory.at(reached, end)
     return Recorded(ops, memory, _metrics(recording, job, step, int(end.max()) / 1e9), known.rows.stands_for)
+
+
+def check_countable(seconds: Seconds) -> None:
+    """Raises `ValueError` if the clock of a replay cannot count them."""
+    if float(seconds.own.sum() + seconds.together.sum()) > MOST_SECONDS:
+        raise ValueError("the step is more than 50 days of work for its ranks: use a smaller job, or a faster cluster.")
 
 
 def _metrics(recording: Recording, job: Job, step: int, seconds: float) -> pa.Table:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.prediction.replay.rendezvous import Meetings, meetings
-from engine.prediction.replay.rows import Numbers, StepRows
+from engine.prediction.replay.rows import Mask, Numbers, StepRows
 
 PS = 1e12  # picoseconds in a second
 
@@ -61,6 +61,19 @@ class Clocks:
 
 
 @dataclass(frozen=True, eq=False)
+class EdgeCosts:
+    """Picoseconds of a graph. Of each row, work: computing that follows on it; passed: from its `Clocks.base` to it.
+
+    Of each edge, gaps: how long after its source; close: what its node itself adds if this is its last edge, or −1.
+    """
+
+    work: Numbers
+    passed: Numbers
+    gaps: Numbers
+    close: Numbers
+
+
+@dataclass(frozen=True, eq=False)
 class Graph:
     """The nodes are numbered so that each comes after all it waits for; the edges are sorted by where they lead.
 
@@ -77,16 +90,20 @@ class Graph:
 
     def times(self, seconds: Seconds) -> Times:
         """The times of every row at these costs."""
+        costs = self.costs(seconds)
+        node = np.array(walk([0], self.source, costs.gaps.tolist(), costs.close.tolist()), np.int64)
+        reached = node[self.clocks.base_node] + costs.passed
+        return self._times(reached, node[self.clocks.done], costs.work)
+
+    def costs(self, seconds: Seconds) -> EdgeCosts:
+        """The same costs, as they lie on the edges."""
         work = _work(self.rows, _whole(seconds.own))
         with_host = work + _host(self.rows, _whole(np.broadcast_to(seconds.host, len(work))))
         before = np.cumsum(with_host) - with_host
         passed = before - before[self.clocks.base]
         cost = np.append(_whole(seconds.together)[self.meetings.first], 0)  # a wait adds nothing
         close = np.where(self.closes < 0, -1, cost[self.closes])
-        gaps = np.where(self.row < 0, 0, passed[self.row])
-        node = np.array(_walk(self.source, gaps.tolist(), close.tolist()), np.int64)
-        reached = node[self.clocks.base_node] + passed
-        return self._times(reached, node[self.clocks.done], work)
+        return EdgeCosts(work, passed, np.where(self.row < 0, 0, passed[self.row]), close)
 
     def _times(self, reached: Numbers, over: Numbers, work: Numbers) -> Times:
         rows, together = self.rows, self.meetings
@@ -102,10 +119,9 @@ def _whole(seconds: NDArray[np.float64]) -> Numbers:
     return np.rint(np.asarray(seconds, np.float64) * PS).astype(np.int64)
 
 
-def _walk(source: list[int], gaps: list[int], close: list[int]) -> list[int]:
-    """The time of each node: the latest of its edges plus its own cost."""
-    time, latest = [0], 0
-    append = time.append
+def walk(time: list[int], source: list[int], gaps: list[int], close: list[int]) -> list[int]:
+    """`time` with that of each node after those it has already: the latest of the node's edges plus its own cost."""
+    latest, append = 0, time.append
     for node, gap, cost in zip(source, gaps, close, strict=True):
         there = time[node] + gap
         if there > latest:
@@ -146,13 +162,17 @@ def _host(rows: StepRows, seconds: Numbers) -> Numbers:
     return host
 
 
-def graph(rows: StepRows) -> Graph:
-    """Finds what waits for what. Raises `ValueError` naming an action that could never go on."""
+def graph(rows: StepRows, marks: Mask | None = None) -> Graph:
+    """Finds what waits for what. Raises `ValueError` naming an action that could never go on.
+
+    marks: computations that are nodes too: the instants at which they are reached. `Graph.times` is for graphs without.
+    """
     together = meetings(rows)
-    blocking, waits = rows.is_blocking, np.flatnonzero(rows.is_wait)
+    stops = rows.is_wait if marks is None else rows.is_wait | marks
+    blocking, waits = rows.is_blocking | stops, np.flatnonzero(stops)
     node = together.of_row.copy()  # numbered as they come, -1 for none
     node[waits] = len(together) + np.arange(len(waits))
-    base = _base(rows)
+    base = _base(rows, blocking)
     base_node = np.where(blocking[base] & (base < np.arange(len(rows))), node[base], -1)
     mine = np.flatnonzero(node >= 0)
     queued = np.flatnonzero(together.previous >= 0)
@@ -173,11 +193,11 @@ def graph(rows: StepRows) -> Graph:
     return Graph(rows, together, clocks, place[source[by_target]].tolist(), row[by_target], closes)
 
 
-def _base(rows: StepRows) -> Numbers:
+def _base(rows: StepRows, blocking: Mask) -> Numbers:
     """See `Clocks.base`."""
     here = np.arange(len(rows))
     first = np.maximum.accumulate(np.where(rows.first, here, 0))
-    blocked = np.maximum.accumulate(np.where(rows.is_blocking, here, 0))
+    blocked = np.maximum.accumulate(np.where(blocking, here, 0))
     return np.maximum(first, np.where(rows.first, here, np.roll(blocked, 1)))
 
 
