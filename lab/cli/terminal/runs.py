@@ -27,12 +27,10 @@ def print_runs(found: list[Run], console: Console, everything: bool = False) -> 
     for name in ("loss", "s/step"):
         table.add_column(name, justify="right")
     for run in shown:
-        parity = run.digest.get("parity")
-        mark = "–" if parity is None else "✔" if parity else "✘"
         table.add_row(
             run.id,
             Text(run.status, style=_style(run)),
-            mark,
+            run.badge.mark,
             _number(run, "loss"),
             _number(run, "step_seconds"),
         )

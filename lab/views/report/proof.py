@@ -6,31 +6,39 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lab.analysis import rank_name, typical_step
-from lab.views.report.html import Html, join, paragraph, tag
+from lab.verdict import RULE_IN_WORDS, Verdict, verdict_of
+from lab.views import figures
+from lab.views.report.html import Html, details, join, paragraph, table, tag
+from lab.views.report.plots import plot
 from lab.views.report.reportable import Reportable, is_simulated
 from lab.wording import axis_name, nbytes, percent, seconds
 
 
 def parity_badge(run: Reportable) -> Html:
-    """Whether the run equals one process, with the three numbers it rests on; else how it ended."""
+    """Whether the run equals one process, with the numbers it rests on and their limits; else how it ended."""
     if is_simulated(run):
         return simulated_badge(run.summary)
-    found = run.summary.get("parity") or {}
-    passed = found.get("passed")
+    verdict = verdict_of(run.summary.get("parity") or {})
     parts = [] if run.status == "finished" else [_ending(run)]
-    if passed is None:
+    if verdict.badge.state == "none":
         what = "Not compared with one process"
         why = "parity was switched off" if run.status == "finished" else "the run did not get that far"
         parts.append(tag("div", tag("strong", what), paragraph(f"because {why}."), class_="badge none"))
         return join(parts)
-    verdict = "✔ Equal to one process" if passed else "✘ Differs from one process"
-    numbers = (
-        f"Largest differences: {_small(found.get('loss_max_abs_diff'))} in the loss,"
-        f" {_small(found.get('grad_norm_max_rel_diff'))} of its value in the gradient norm,"
-        f" {_small(found.get('param_max_abs_diff'))} in any weight."
-    )
-    look = f"badge {'good' if passed else 'bad'}"
-    return join([*parts, tag("div", tag("strong", verdict), paragraph(numbers), class_=look)])
+    lines = [tag("strong", verdict.badge.title), paragraph(verdict.why)]
+    lines += [paragraph(tag("strong", f"{verdict.microscope}."))] if verdict.microscope else []
+    lines += [_limits(verdict), details("Microscope: step by step against the rounding floor", _microscope(run))]
+    return join([*parts, tag("div", *lines, class_=f"badge {verdict.badge.tone}")])
+
+
+def _limits(verdict: Verdict) -> Html:
+    heads = ("closest to its limit", "Δ", "allowed", "rounding floor", "where")
+    rows = [(one.name, one.off_by, one.limit, one.floor, one.where) for one in verdict.judged]
+    return table("What the verdict rests on", heads, rows)
+
+
+def _microscope(run: Reportable) -> Html:
+    return plot("microscope", lambda theme: figures.verdict(run, theme=theme), RULE_IN_WORDS)
 
 
 def simulated_badge(summary: Mapping[str, Any]) -> Html:
