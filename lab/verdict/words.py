@@ -187,7 +187,7 @@ def apart(value: float | None, limit: float) -> tuple[str, str]:
     """Both in words, with as many digits as it takes to tell which is more."""
     if value is None:
         return "not a number", tiny(limit)
-    for digits in range(1, 8):
+    for digits in range(1, 17):  # 17 tell every number apart
         words = tiny(value, digits), tiny(limit, digits)
         if words[0] != words[1] or value == limit:
             return words
