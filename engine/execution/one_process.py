@@ -52,8 +52,13 @@ def keep_reference(path: Path, found: Reference) -> None:
 
 
 def train_in_another_order(job: Job, path: Path, status: RankStatus, emit: Emit) -> None:
-    """Trains the job in one process with its sums in another order, and keeps how far that is from the reference at
-    `path`: its rounding floor, {losses, grad_norms, moved, param_max_abs_diff, param_max_rel_diff, weights}."""
+    """Trains the job in one process with its sums in another order and its first weights a last bit apart, and keeps
+    how far that is from the reference at `path`: its rounding floor, {losses, grad_norms, moved, param_max_abs_diff,
+    param_max_rel_diff, weights}.
+
+    The last bits stand for the rounding inside a forward, which a split of the batch leaves as it is, and other plans
+    do not (a tensor-parallel one adds up every activation in another order).
+    """
     start = nudged(seeded(job.training.seed))
     runtime, looks, found = _train(other_order(job), start, lambda: status.action(b"rounding floor"))
     status.action(b"waiting for the one-process reference")

@@ -29,7 +29,8 @@ def chosen(param: Param) -> Tensor:
     if size <= PER_TENSOR:
         return torch.arange(size)
     seed = int.from_bytes(hashlib.sha256(param.name.encode()).digest()[:8], "little") >> 1
-    return torch.randint(size, (PER_TENSOR,), generator=torch.Generator().manual_seed(seed)).unique()
+    places: Tensor = torch.randint(size, (PER_TENSOR,), generator=torch.Generator().manual_seed(seed)).unique()
+    return places
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,11 @@ Each |Δ| to one process is relative: of a loss or gradient norm to its value, o
 each step it may be `LIMIT`, or `MULTIPLE` times what the other order of summation was off until then, whichever is
 more. While the floor is tiny, in the first steps, only the first counts; rounding that grows along the training, as it
 does exponentially in a chaotic one, lifts the second for run and floor alike.
+
+Measured (GPT, hidden 256, 100 steps): all that rounding makes grows along the same direction, so that two orders stay
+the same multiple of each other in loss, norm and every tensor, from the step on in which they leave 1e-7. How large it
+is at first differs by the order: a split of the batch alone starts at an eighth of what last bits of the weights make,
+and one split at up to ten times another. So the floor has both, and is the largest of what was tried.
 """
 
 from __future__ import annotations
@@ -111,7 +116,7 @@ def _of_tensor(tensor: TensorDistances, watched: Sequence[int]) -> Trace:
 
 def _highest(floor: Any, steps: int) -> tuple[Number, ...]:
     """The most until each step; None for steps that were not measured."""
-    known = tuple(accumulate((value for value in floor), lambda a, b: b if b > a else a))
+    known: tuple[float, ...] = tuple(accumulate(floor, lambda a, b: b if b > a else a))
     return known or (None,) * steps
 
 

@@ -15,8 +15,9 @@ Row = Mapping[str, Any]
 
 RULE_IN_WORDS = (
     f"Allowed in each step: {power(LIMIT)}, or {MULTIPLE:.0f} times the rounding floor until then if that is more. The"
-    " rounding floor is how far one process gets from itself when its sums are taken in another order. Differences of"
-    " loss and gradient norm are relative to one process, those of a weight to the model's largest weight."
+    " rounding floor is how far one process gets from itself when its sums are taken in another order and its first"
+    " weights differ in their last bit. Differences of loss and gradient norm are relative to one process, those of a"
+    " weight to the model's largest weight."
 )
 QUANTITIES = {"loss": "loss", "grad_norm": "gradient norm", "weights": "weights"}
 _STATES: dict[State, tuple[str, Tone, str]] = {

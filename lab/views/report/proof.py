@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lab.analysis import rank_name, typical_step
-from lab.verdict import RULE_IN_WORDS, Verdict, verdict_of
+from lab.verdict import RULE_IN_WORDS, verdict_of
 from lab.views import figures
 from lab.views.report.html import Html, details, join, paragraph, table, tag
 from lab.views.report.plots import plot
@@ -26,19 +26,29 @@ def parity_badge(run: Reportable) -> Html:
         parts.append(tag("div", tag("strong", what), paragraph(f"because {why}."), class_="badge none"))
         return join(parts)
     lines = [tag("strong", verdict.badge.title), paragraph(verdict.why)]
-    lines += [paragraph(tag("strong", f"{verdict.microscope}."))] if verdict.microscope else []
-    lines += [_limits(verdict), details("Microscope: step by step against the rounding floor", _microscope(run))]
+    numbers = tag("strong", f"{verdict.microscope}. ") if verdict.microscope else Html("")
+    lines.append(paragraph(numbers, f"Closest to their limits: {verdict.numbers}."))
     return join([*parts, tag("div", *lines, class_=f"badge {verdict.badge.tone}")])
 
 
-def _limits(verdict: Verdict) -> Html:
+def proof_section(run: Reportable) -> Html:
+    """The microscope behind the badge; nothing for a run of which no distances by step are kept."""
+    if not has_microscope(run):
+        return Html("")
     heads = ("closest to its limit", "Δ", "allowed", "rounding floor", "where")
-    rows = [(one.name, one.off_by, one.limit, one.floor, one.where) for one in verdict.judged]
-    return table("What the verdict rests on", heads, rows)
+    rows = [(one.name, one.off_by, one.limit, one.floor, one.where) for one in verdict_of(run.summary["parity"]).judged]
+    title = tag("h2", "Against one process, step by step", id="proof")
+    drawn = plot(
+        "microscope",
+        lambda theme: figures.verdict(run, theme=theme),
+        RULE_IN_WORDS,
+        details("The numbers that the verdict rests on", table("What the verdict rests on", heads, rows)),
+    )
+    return tag("section", title, drawn, aria_labelledby="proof")
 
 
-def _microscope(run: Reportable) -> Html:
-    return plot("microscope", lambda theme: figures.verdict(run, theme=theme), RULE_IN_WORDS)
+def has_microscope(run: Reportable) -> bool:
+    return getattr(run, "distances", None) is not None and not is_simulated(run)
 
 
 def simulated_badge(summary: Mapping[str, Any]) -> Html:
