@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import lab
+from engine.processes.launch import RunFailed
 
 HONEST: tuple[dict[str, Any], ...] = (
     {"dp": 2},
@@ -58,8 +59,10 @@ def cases(plans: Sequence[int], bugs: Sequence[str]) -> Iterator[Case]:
 def row(case: Case, hidden: int, steps: int) -> tuple[bool, str]:
     """Whether the verdict is right, and the row that says what it rests on: |Δ| ÷ what is allowed, by quantity."""
     began = time.monotonic()
-    run = lab.run(**{"hidden": hidden, "steps": steps, **case.options})
-    found = run.summary["parity"]
+    try:
+        found = lab.run(**{"hidden": hidden, "steps": steps, **case.options}).summary["parity"]
+    except RunFailed as error:
+        return False, f"{case.name:52}  {hidden:6}  {steps:5}  failed: {str(error).splitlines()[0]}"
     shares = [
         "no number" if one["off_by"] is None else f"{one['off_by'] / one['limit']:9.3f}"
         for one in found["limits"].values()

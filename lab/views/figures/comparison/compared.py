@@ -31,12 +31,14 @@ def losses(runs: Sequence[RecordedRun], names: Sequence[str], theme: Theme = "li
 
 
 def _losses(run: RecordedRun) -> Losses:
-    columns = [run.recording.metrics[name].to_numpy().astype(float) for name in ("step", "loss", "reference_loss")]
-    limit = np.full(len(columns[0]), LOSS_LIMIT)
+    step, loss, reference = (
+        run.recording.metrics[name].to_numpy().astype(float) for name in ("step", "loss", "reference_loss")
+    )
+    limit = np.full(len(step), LOSS_LIMIT)
     found: Distances | None = getattr(run, "distances", None)
     if found is not None:
         limit = np.array(next(trace.limit for trace in shown_traces(found) if trace.quantity == "loss"))
-    return Losses(*columns, limit, verdict_of(run.summary.get("parity") or {}).badge.state)
+    return Losses(step, loss, reference, limit, verdict_of(run.summary.get("parity") or {}).badge.state)
 
 
 def idle_compared(runs: Sequence[RecordedRun], names: Sequence[str], theme: Theme = "light") -> go.Figure:
