@@ -177,7 +177,8 @@ def _microscope(parity: Row) -> str:
     out, tensor = parity.get("first_out"), parity.get("tensor_out")
     if not out:
         return ""
-    first = f"first out: step {out['step']}, {QUANTITIES[out['quantity']]}"
+    how = f"first beyond {power(LIMIT)}" if parity.get("state") == "rounding" else "first out"
+    first = f"{how}: step {out['step']}, {QUANTITIES[out['quantity']]}"
     if not tensor:
         return first
     where = f"{tensor['unit']} {tensor['tensor']}, rank {tensor['rank']}"

@@ -15,7 +15,7 @@ LEAST = 1e-9
 MOST = 1e2
 """What is no number is drawn here."""
 _NO_PANELS = "How far this run was from one process was not kept, step by step."
-_PANELS = ((0.72, 1.0), (0.36, 0.64), (0.0, 0.28))
+_PANELS = ((0.70, 0.95), (0.35, 0.60), (0.0, 0.25))
 
 
 def microscope_figure(found: Distances | None, verdict: Verdict, *, theme: Theme = "light") -> go.Figure:
@@ -41,7 +41,7 @@ def microscope_figure(found: Distances | None, verdict: Verdict, *, theme: Theme
             text=f"<b>{_name(trace)}</b>", x=0, xref="paper", xanchor="left", y=_PANELS[i][1], yref="paper",
             yanchor="bottom", showarrow=False, font={"size": 12, "color": p.ink},
         )  # fmt: skip
-    fig.update_layout(legend={"y": 1.06}, margin={"t": 40})
+    fig.update_layout(legend={"y": -0.12, "yanchor": "top"})
     fig.update_layout({f"xaxis{len(shown) if len(shown) > 1 else ''}": {"title": {"text": "step"}}})
     return fig
 
