@@ -157,9 +157,9 @@ def test_what_another_version_kept_is_made_anew(tmp_path: Path, monkeypatch: pyt
     assert not usable(reference)
 
 
-def test_the_other_order_splits_the_same_batch_into_more_micro_batches() -> None:
-    for batch, split in ((16, 2), (9, 3), (7, 7), (1, 1)):
-        other = other_order(Job.from_options(batch=batch, dp=1, tp=2, microbatches=1))
+def test_the_other_order_splits_the_same_batch_into_a_few_more_micro_batches() -> None:
+    for batch, split in ((16, 2), (9, 3), (7, 1), (1, 1), (4093, 1)):
+        other = other_order(Job.from_options(batch=batch, seq=1, tp=2, microbatches=1))
         assert other.plan == Plan(microbatches=split) and other.training.batch == batch
 
 

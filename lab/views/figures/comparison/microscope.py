@@ -35,7 +35,8 @@ def microscope_figure(found: Distances | None, verdict: Verdict, *, theme: Theme
             "type": "log", "range": [math.log10(low), math.log10(high)], "dtick": 2, "exponentformat": "power",
             "domain": _PANELS[i], "title": {"text": "Δ, relative", "font": {"size": 11}}, "anchor": f"x{suffix}",
         }  # fmt: skip
-        steps = {"anchor": f"y{suffix}", "matches": None if not i else "x", "showticklabels": i == len(shown) - 1}
+        steps = {"anchor": f"y{suffix}", "matches": None if not i else "x", "showticklabels": i == len(shown) - 1,
+                 "dtick": 1 if len(trace.steps) <= 12 else None, "tickformat": "d"}  # fmt: skip
         fig.update_layout({f"yaxis{suffix}": axis, f"xaxis{suffix}": steps})
         fig.add_annotation(
             text=f"<b>{_name(trace)}</b>", x=0, xref="paper", xanchor="left", y=_PANELS[i][1], yref="paper",
