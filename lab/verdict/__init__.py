@@ -2,7 +2,8 @@
 
 Two honest orders of summation drift apart in a training, faster and faster, although nothing is wrong with either. So
 the one-process run is made twice, in two orders, and their distance, the rounding floor, is the measure for the run's.
-`distances.py` has what was measured, `rule.py` judges it, `words.py` tells it; nobody else does either.
+`distances.py` has what was measured, `rule.py` judges it, `words.py` tells it; nobody else does either. Pure Python: it
+may import `lab.wording` alone, and costs `import lab` nothing. Start with `rule.py`.
 """
 
 from lab.verdict.distances import Curve, Distances, TensorDistances, distances_of
