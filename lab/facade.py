@@ -93,6 +93,13 @@ class Run(StoredRun):
 
         return figures.schedules(self, **options)
 
+    def verdict(self, **options: Any) -> go.Figure:
+        """The microscope: how far loss, gradient norm and weights are from one process, step by step, against the
+        rounding floor and what is allowed. `proof` says the same in words."""
+        from lab.views import figures
+
+        return figures.verdict(self, **options)
+
     def report(self, path: str | Path, cluster: str | Cluster | None = None) -> Path:
         """Writes one self-contained HTML file and returns its path.
 
@@ -116,7 +123,7 @@ class Run(StoredRun):
 
     def _repr_html_(self) -> str:
         first, *rest = (html.escape(fact) for fact in self.facts())
-        colour = "#0072B2" if self.status in WHOLE and self.digest.get("parity") is not False else "#D55E00"
+        colour = "#0072B2" if self.status in WHOLE and self.badge.passed is not False else "#D55E00"
         badge = f"border:1px solid {colour};border-radius:4px;padding:1px 6px;color:{colour}"
         lines = f'<span style="{badge}">{first}</span> <code>{html.escape(self.id)}</code>'
         return f'<div style="line-height:1.8">{lines}<br>{" · ".join(rest)}</div>'

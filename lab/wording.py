@@ -61,11 +61,8 @@ def size_words(model: Model, **forms: str) -> str:
     return ", ".join(filter(None, ((_SIZES | forms).get(name, f"{name} {{}}").format(n) for name, n in whole.items())))
 
 
-LOSS_LIMIT = 1e-5
-GRAD_NORM_LIMIT = 1e-4
-PARAM_LIMIT = 1e-5
-WEIGHTS_CRITERION = "largest |Δ| of any weight ÷ largest |weight| of the model"
-"""What `PARAM_LIMIT` bounds."""
+LOSS_LIMIT = GRAD_NORM_LIMIT = PARAM_LIMIT = 1e-5
+"""How far a run may be from one process while rounding has not grown, all relative; the rule is `lab.verdict.rule`."""
 
 RESIDENT = (
     "Resident: what the system counts for a rank's process at the end of training, with Python, torch and shared"

@@ -81,9 +81,10 @@ def _headline(now: Snapshot, cancelling: bool) -> None:
     elif info.status == "simulated":
         st.info(f"{plan}: simulated, so nothing goes on here.")
     elif info.status == "finished":
-        parity = cached_runs.run_of(cached_runs.key_of(info.id)).digest.get("parity")
-        words = {True: "✔ Equal to one process", False: "✘ Differs from one process", None: "Finished"}[parity]
-        (st.error if parity is False else st.success)(f"{words}. {plan}, {len(now.steps)} steps.")
+        found = cached_runs.run_of(cached_runs.key_of(info.id)).badge
+        words = "Finished" if found.state == "none" else found.title
+        show = {"bad": st.error, "odd": st.warning}.get(found.tone, st.success)
+        show(f"{words}. {plan}, {len(now.steps)} steps.")
     else:
         st.warning(in_markdown(_ending(now)), title=f"{info.status.capitalize()} after {len(now.steps)} steps")
     if info.status != "running" and now.steps and st.button("Look at it closely", icon=":material/search:"):

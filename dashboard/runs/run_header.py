@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.data import cached_runs
 from dashboard.launching.no_runs import no_runs
 from dashboard.page.query_params import choose, set_choice
-from dashboard.page.render import in_link, in_markdown
+from dashboard.page.render import escaped, figure, in_link, in_markdown, theme
 from dashboard.runs.downloads import downloads
 from engine.job.errors import JobRefused
 from lab import analysis
@@ -17,6 +17,8 @@ from lab.facade import Run
 from lab.store.clusters import cluster_names
 from lab.store.folder import WHOLE
 from lab.store.stored_run import RunCorrupt
+from lab.verdict import RULE_IN_WORDS
+from lab.views import figures
 from lab.views.timeline.streamlit import TimelineState
 
 MEASURED = ""
@@ -56,7 +58,22 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
         downloads(key, shown, cluster)
     if infos[run_id].status in ("failed", "killed", "stopped"):
         st.warning(f"This run {in_markdown(_ended(run))} What it did before is shown.")
+    if run.status == "finished":
+        _show_verdict(run)
     return Chosen(key, shown, cluster, rank, step)
+
+
+def _show_verdict(run: Run) -> None:
+    """The badge; behind it why, the numbers with their limits, and the microscope."""
+    verdict = run.proof
+    if verdict.badge.state == "none":
+        return
+    with st.expander(escaped(verdict.badge.title), key="verdict", on_change="rerun") as behind:
+        if not behind.open:
+            return
+        st.write(escaped(verdict.why))
+        st.caption(escaped(f"Closest to their limits: {verdict.numbers}."))
+        figure(figures.verdict(run, theme=theme()), "microscope", escaped(RULE_IN_WORDS))
 
 
 def follow_timeline(state: TimelineState, chosen: Chosen) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from lab.store.folder import Entry
 from lab.store.notes import Notes
+from lab.verdict import brief
 from lab.wording import schedule_words, stored_degrees
 
 STATUSES = ("queued", "running", "finished", "failed", "stopped", "killed", "corrupt", "simulated")
@@ -24,7 +25,6 @@ SIGNS = {
     "simulated": "◇ simulated",
 }
 MOST_MESSAGE = 200  # letters
-PARITY = {True: "✔ equal", False: "✘ differs", None: ""}
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _row(run: Listed) -> dict[str, Any]:
         "Bubble, %": scaled("bubble", 1e2),
         "Peak, MB": scaled("peak_bytes", 1e-6),
         "Loss": digest.get("loss"),
-        "One process": PARITY[digest.get("parity")],
+        "One process": brief(digest.get("parity"), digest.get("verdict")).short,
         "Started": info.created,
         "Micro-batches": job.get("microbatches"),
         "Tags": list(run.notes.tags),

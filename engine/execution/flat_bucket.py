@@ -13,6 +13,7 @@ that is not there keeps its views and gives up only its memory, as in torch's FS
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import torch
@@ -158,12 +159,23 @@ class FlatBucket:
             self.shard.copy_(self.master)
         (self.grad if self.zero >= 2 else self.whole_grad).zero_()
 
-    def largest_difference(self, source: Source) -> float:
-        """Largest |Δ| between the parameters this rank would compute with next and the values of `source`."""
-        expected = torch.zeros(self.bucket.padded, device=self.shard.device)
-        self._copy_from(source, expected)
-        wanted = expected[self.own] if self.zero == 3 else expected
-        return float((wanted - self.held()).abs().max())
+    def off_by(self, source: Source) -> Tensor:
+        """The parameters this rank would compute with next, minus the values of `source`; flat, as `held`."""
+        return self.held() - self.laid_out(source, torch.float32)
+
+    def laid_out(self, source: Source, dtype: torch.dtype) -> Tensor:
+        """Full tensors of `source` where `held` has their parameters; zero in the padding."""
+        flat = torch.zeros(self.bucket.padded, device=self.shard.device, dtype=dtype)
+        self._copy_from(source, flat)
+        return flat[self.own] if self.zero == 3 else flat
+
+    def held_parts(self) -> Iterator[tuple[str, slice]]:
+        """Where in `held` each parameter of this bucket lies, by its name; those of which there is something."""
+        start, (first, end) = 0, (self.own.start, self.own.stop) if self.zero == 3 else (0, self.bucket.size)
+        for param in self.bucket.params(self.job):
+            low, start = start, start + param.local_size(self.degrees)
+            if low < end and start > first:
+                yield param.name, slice(max(low, first) - first, min(start, end) - first)
 
     def held(self) -> Tensor:
         """The parameters that this rank holds between steps: whole, or its slice."""

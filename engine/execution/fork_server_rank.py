@@ -6,18 +6,17 @@ A member's payload holds job, run_dir, backend, device, reference (the file of t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch._C._distributed_c10d import FileStore, Store
 
+from engine.execution.one_process import await_reference, train_alone, train_in_another_order
 from engine.execution.rank_context import Reference
-from engine.execution.worker import run_rank, train_alone
+from engine.execution.worker import run_rank
 from engine.job.job import Job
 from engine.job.registry import plug_in
 from engine.processes.status.board import StatusSlot
@@ -35,6 +34,12 @@ def run_reference(member: MemberContext) -> None:
     """Entry of the process that trains the same job alone."""
     _plug_in(member)
     train_alone(member.payload["job"], Path(member.payload["reference"]), member.status, member.emit)
+
+
+def run_floor(member: MemberContext) -> None:
+    """Entry of the process that finds how far rounding alone gets from the reference."""
+    _plug_in(member)
+    train_in_another_order(member.payload["job"], Path(member.payload["reference"]), member.status, member.emit)
 
 
 def _plug_in(member: MemberContext) -> None:
@@ -98,15 +103,3 @@ class ForkServerRank:
     def reference(self) -> Reference:
         """Blocks until the one-process run has written what it found."""
         return await_reference(Path(self.member.payload["reference"]))
-
-
-def await_reference(path: Path) -> Reference:
-    """What `train_alone` wrote, now or in an earlier run."""
-    while not path.exists():
-        time.sleep(0.02)
-    try:
-        kept: Reference = torch.load(path, mmap=True)
-        return kept
-    except Exception as error:
-        path.unlink(missing_ok=True)
-        raise RuntimeError(f"the kept reference {path} was damaged and has been removed: run again") from error

@@ -15,7 +15,8 @@ from engine.job.job import Job
 from engine.program.program import Program
 
 Reference = dict[str, Any]
-"""What the one-process run found: "losses" and "grad_norms" by step, and "weights" by name."""
+"""What the one-process run found: "losses" and "grad_norms" by step, "moved" (whether any weight did), "weights" by
+name after the last step, and "samples" (`engine.execution.weight_samples`), {} for one that was made elsewhere."""
 
 
 class RankStatus(Protocol):

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from engine.execution.reference import usable
+from engine.execution.reference import kept_floor, usable
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.job.registry import plugged_in
@@ -55,12 +56,20 @@ def choose_backend(world_size: int, gpus: int) -> Backend:
 
 
 def members(
-    job: Job, run_dir: Path, *, backend: Backend, reference: Path | None, program: Program | None = None
+    job: Job,
+    run_dir: Path,
+    *,
+    backend: Backend,
+    reference: Path | None,
+    program: Program | None = None,
+    floor: bool = True,
 ) -> list[Member]:
-    """The processes of a run: a rank for each place of the mesh and, unless it is kept already, the reference.
+    """The processes of a run: a rank for each place of the mesh and, unless they are kept already, the reference and
+    what finds its rounding floor.
 
     reference: the file of the one-process run to compare with (`engine.execution.reference`), None to compare with
-    nothing. program: what the ranks execute instead of the job's compiled program; it must have been checked.
+    nothing. program: what the ranks execute instead of the job's compiled program; it must have been checked. floor:
+    whether anybody asks for it.
     """
     mesh = mesh_of(job)
     common = {
@@ -79,14 +88,13 @@ def members(
         )
         for rank in range(mesh.size)
     ]  # fmt: skip
-    if reference is None or usable(reference):
+    if reference is None:
         return ranks
-    return [
-        *ranks,
-        Member(
-            "reference",
-            "engine.execution.fork_server_rank:run_reference",
-            common | {"device": "cpu"},
-            group="reference",
-        ),
-    ]
+    alone = [] if usable(reference) else [_alone("reference", "run_reference", common)]
+    return ranks + alone + ([] if not floor or kept_floor(reference) else [_alone("floor", "run_floor", common)])
+
+
+def _alone(name: str, function: str, payload: dict[str, Any]) -> Member:
+    """A process that trains the job alone, beside the ranks."""
+    target = f"engine.execution.fork_server_rank:{function}"
+    return Member(name, target, payload | {"device": "cpu"}, group=name)

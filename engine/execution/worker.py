@@ -6,7 +6,6 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -17,10 +16,11 @@ from torch import Tensor
 from engine.communication.comm import Comm
 from engine.communication.groups import connect
 from engine.execution.malloc_tuning import give_back_freed_memory, keep_freed_memory
-from engine.execution.rank_context import RankContext, RankStatus, Reference
-from engine.execution.reference import write_losses
+from engine.execution.rank_context import RankContext, Reference
+from engine.execution.reference import LOSSES
 from engine.execution.runtime import Runtime
 from engine.execution.step_state import StepResult
+from engine.execution.weight_samples import WeightLooks
 from engine.job.errors import JobRefused
 from engine.job.families import FAMILIES
 from engine.job.job import Job
@@ -33,7 +33,6 @@ from engine.recording.ledger import Ledger
 from engine.recording.live_files import append_live, live_path
 from engine.recording.recorder import Recorder
 from engine.recording.running_totals import NOTHING, after
-from engine.whole_file import whole_file
 
 for _family in FAMILIES:  # once, before the fork
     loaded(_family.layers)
@@ -52,8 +51,11 @@ def run_rank(ctx: RankContext) -> None:
         ctx.status.action(texts[action])
 
     totals = NOTHING
+    looks = WeightLooks.of(runtime.buckets.values(), job.training.steps) if ctx.compares else None
     ctx.status.step(0)
-    for step, start, end, result in _train(runtime, entering):
+    for step, start, end, result in trained(runtime, entering):
+        if looks is not None:
+            looks.look(step)
         ctx.status.writing()
         ops, memory = runtime.recorder.flush(step), runtime.ledger.flush(step)
         totals = after(totals, ops, memory)
@@ -64,7 +66,7 @@ def run_rank(ctx: RankContext) -> None:
     time.sleep(0.02)  # until the threads of gloo have let go of what they sent last
     give_back_freed_memory()
     rss = psutil.Process().memory_info().rss
-    difference = _proved(ctx, runtime) if ctx.compares else {}
+    difference = {} if looks is None else _proved(ctx, runtime, looks)
     ctx.emit({"event": "finished", "rank": rank, "rss_bytes": rss, "fingerprint": _fingerprint(runtime), **difference})
 
 
@@ -76,43 +78,19 @@ def check_ranks_started(job: Job, started: int) -> None:
         raise JobRefused(f"{degrees} needs {job.world_size} ranks, but {started} were started: start {job.world_size}.")
 
 
-def _proved(ctx: RankContext, runtime: Runtime) -> dict[str, float]:
-    """How far this rank's weights are from those of the one-process run."""
+def _proved(ctx: RankContext, runtime: Runtime, looks: WeightLooks) -> dict[str, Any]:
+    """How far this rank's weights are from those of the one-process run; see `compared`."""
     ctx.status.action(b"waiting for the one-process reference")
     ctx.status.awaiting()
     reference = ctx.reference()
     ctx.status.action(b"comparing with the one-process reference")
     if ctx.rank == 0:
-        ctx.emit({"event": "reference", "losses": reference["losses"], "grad_norms": reference["grad_norms"]})
-    return _compare(runtime, reference["weights"])
-
-
-def train_alone(job: Job, path: Path, status: RankStatus, emit: Callable[[dict[str, Any]], None]) -> None:
-    """Trains the same job in one process and leaves in `path` what it found, a `Reference`, for ranks to compare with.
-
-    Beside it the losses, for those who cannot read it without torch (`engine.execution.reference`).
-    """
-    _settle_in()
-    job = job.one_process()
-    comm = Comm(0, "gloo", connect(job, 0, "gloo", None), Recorder(0))
-    runtime = Runtime(job, compile_job(job), 0, comm, torch.device("cpu"), Ledger(0), seeded(job.training.seed))
-    found: Reference = {"losses": [], "grad_norms": []}
-    for step, _, _, result in _train(runtime, lambda a: status.action(b"one-process reference")):
-        runtime.recorder.flush(step)
-        runtime.ledger.flush(step)
-        found["losses"].append(result.loss)
-        found["grad_norms"].append(result.grad_norm)
-    found["weights"] = {name: p.detach().clone() for b in runtime.buckets.values() for name, p in b.params.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    losses = {name: found[name] for name in ("losses", "grad_norms")}
-    write_losses(path, losses)
-    emit({"event": "reference", **losses})
-    with whole_file(path) as draft:
-        torch.save(found, draft)
+        ctx.emit({"event": "reference", **{name: reference[name] for name in LOSSES}})
+    return compared(runtime, looks, reference) | {"moved": looks.moved(seeded(ctx.job.training.seed))}
 
 
 def _build(ctx: RankContext) -> Runtime:
-    _settle_in()
+    settle_in()
     device = torch.device(ctx.device)
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -123,13 +101,13 @@ def _build(ctx: RankContext) -> Runtime:
     return Runtime(ctx.job, program, ctx.rank, comm, device, ledger, seeded(ctx.job.training.seed))
 
 
-def _settle_in() -> None:
+def settle_in() -> None:
     """What a process that computes sets for itself: one thread, and memory that is kept."""
     torch.set_num_threads(1)
     keep_freed_memory()
 
 
-def _train(runtime: Runtime, entering: Callable[[Action], None]) -> Iterator[tuple[int, int, int, StepResult]]:
+def trained(runtime: Runtime, entering: Callable[[Action], None]) -> Iterator[tuple[int, int, int, StepResult]]:
     """Yields (step, start ns, end ns, result) of each step."""
     job, family = runtime.job, family_of(runtime.job.model)
     for step in range(job.training.steps):
@@ -147,13 +125,30 @@ def _fingerprint(runtime: Runtime) -> str:
     return digest.hexdigest()
 
 
-def _compare(runtime: Runtime, weights: dict[str, Tensor]) -> dict[str, float]:
-    """Largest |Δ| between this rank's weights and the reference's, absolute and ÷ the model's largest weight.
+def compared(runtime: Runtime, looks: WeightLooks, reference: Reference) -> dict[str, Any]:
+    """How far this rank's weights are from the reference's: {param_max_abs_diff, param_max_rel_diff, weights}.
 
-    The scale is the whole model's: a bias that starts at zero has none of its own, and Adam turns rounding in a
-    gradient that is nearly zero into a visible part of its first step.
+    The first two are the largest |Δ| of all it holds after the last step, absolute and ÷ the model's largest weight.
+    weights: {parameter: [by watched step, largest |Δ| ÷ the model's largest weight]}, of those looked at and, after the
+    last step, of all; None where none of it is looked at here. The scale is the whole model's: a bias that starts at
+    zero has none of its own, and Adam turns rounding in a gradient that is nearly zero into a visible part of its first
+    step.
     """
-    found = [bucket.largest_difference(lambda param: weights[param.name]) for bucket in runtime.buckets.values()]
-    worst = max(found, key=lambda d: (math.isnan(d), d))  # plain max would lose a NaN
-    largest = max(float(w.abs().max()) for w in weights.values())
-    return {"param_max_abs_diff": worst, "param_max_rel_diff": worst / largest}
+    weights: dict[str, Tensor] = reference["weights"]
+    scale = max(float(w.abs().max()) for w in weights.values())
+    sampled = looks.off_by(reference["samples"]) if reference["samples"] else {}
+    unseen: list[float | None] = [None] * len(looks.steps)
+    off_by: dict[str, list[float | None]] = {}
+    worst = 0.0
+    for bucket in runtime.buckets.values():
+        apart = bucket.off_by(lambda param: weights[param.name]).abs()
+        worst = _larger(worst, float(apart.max()))
+        for name, part in bucket.held_parts():
+            early = [None if x is None else x / scale for x in sampled.get(name, unseen)]
+            off_by[name] = [*early[:-1], float(apart[part].max()) / scale]
+    return {"param_max_abs_diff": worst, "param_max_rel_diff": worst / scale, "weights": off_by}
+
+
+def _larger(a: float, b: float) -> float:
+    """The plain `max` would lose a NaN."""
+    return max(a, b, key=lambda x: (math.isnan(x), x))

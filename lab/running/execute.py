@@ -69,17 +69,24 @@ def fitting_here(
 
 
 def bytes_needed(job: Job, parity: bool, store: Store) -> int:
-    """What all processes of the run hold at most, together: its ranks and, if it has to be made, the reference.
+    """What all processes of the run hold at most, together: its ranks and, what has to be made of them, the reference
+    and its rounding floor.
 
     Raises `JobRefused` for a batch so large that the reference's step could not even be written down.
     """
+    from engine.execution.reference import floor_path, other_order
     from engine.job import rules
     from engine.prediction.peak_memory import total_bytes
 
     needed = total_bytes(job) + job.world_size * PROCESS_BYTES
-    if parity and not reference_file(job, store).exists():
+    if not parity:
+        return needed
+    kept = reference_file(job, store)
+    if not kept.exists():
         rules.check_reference(job)
         needed += total_bytes(job.one_process()) + PROCESS_BYTES
+    if not kept.exists() or not floor_path(kept).exists():
+        needed += total_bytes(other_order(job)) + PROCESS_BYTES
     return needed
 
 

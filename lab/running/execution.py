@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from engine.whole_file import write_whole
 from lab.store.clusters import find_cluster
-from lab.store.folder import Entry, RunInfo, digest
+from lab.store.folder import DISTANCES, Entry, RunInfo, digest
 from lab.store.store import Store, StoreError
 from lab.store.stored_run import Known, StoredRun
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from engine.processes.root_cause import SystemTrouble
     from engine.program.program import Program
     from lab.store.summary import Outcome
+    from lab.verdict import Distances
 
 Event = dict[str, Any]
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -93,6 +94,7 @@ class Execution:
     metrics: list[Any] = field(default_factory=list)
     finished: dict[int, Event] = field(default_factory=dict)
     reference: Event | None = None
+    floor: Event | None = None
 
     @property
     def folder(self) -> Path:
@@ -124,7 +126,7 @@ class Execution:
             raise
 
     def _launch(self, cancel: threading.Event | None) -> None:
-        from engine.execution.reference import kept_losses
+        from engine.execution.reference import kept_floor, kept_losses
         from engine.execution.session import PRELOAD, choose_backend, members, usable_gpus
         from engine.processes.launch import launch
         from engine.recording.live_files import status_path
@@ -139,6 +141,7 @@ class Execution:
         reference = reference_file(self.job, self.store) if self.parity else None
         if reference is not None and (kept := kept_losses(reference)) is not None:
             self._on_reference(kept)
+            self.floor = kept_floor(reference)
         self._notify("starting")
         self.launched = time.perf_counter()
         launch(
@@ -163,6 +166,8 @@ class Execution:
                 self.finished[event["rank"]] = event
             case "reference":
                 self._on_reference(event)
+            case "floor":
+                self.floor = event
 
     def _on_ready(self, event: Event) -> None:
         self.ready.add(event["rank"])
@@ -174,7 +179,7 @@ class Execution:
         """Also shows it to those who follow the run."""
         from engine.recording.live_files import live_reference_path
 
-        self.reference = {name: found[name] for name in ("losses", "grad_norms")}
+        self.reference = {name: found[name] for name in ("losses", "grad_norms", "moved")}
         with suppress(OSError):  # what keeps the run from going on is told where its rows are written
             write_whole(live_reference_path(self.folder), json.dumps(self.reference))
 
@@ -210,6 +215,7 @@ class Execution:
     def _finish(self) -> StoredRun:
         self._notify("finishing")
         assert self.reference is not None or not self.parity, "the ranks compared with a reference that nobody heard of"
+        assert self.floor is not None or not self.parity, "the reference has a rounding floor that nobody heard of"
         resident, fingerprints = self._of_each_rank("rss_bytes"), self._of_each_rank("fingerprint")
         return self._keep(replace(self.info, status="finished", resident_bytes=resident, fingerprints=fingerprints))
 
@@ -259,7 +265,8 @@ class Execution:
         if (self.folder / "live").is_dir():  # else the tables are made: what failed was the summary
             finalize(self.folder)
         recording = read_recording(self.folder)
-        summary = summarise(info, self.job, self.program, recording, self._outcome())
+        outcome = self._outcome()
+        summary = summarise(info, self.job, self.program, recording, outcome)
         if self.job.hardware.cluster and info.status == "finished":
             from lab.running.simulation import replay_of
             from lab.store.simulated_summary import replay_numbers
@@ -267,9 +274,11 @@ class Execution:
             cluster = find_cluster(self.job.hardware.cluster, self.store)
             replay = replay_of(info.id, self.job, self.program, recording, cluster, self.store)
             summary |= {"replay": replay_numbers(replay.summary)}
+        if outcome.distances is not None:
+            write_whole(self.folder / DISTANCES, json.dumps(outcome.distances.to_json(), allow_nan=False))
         write_whole(self.folder / "summary.json", json.dumps(summary, indent=2, allow_nan=False))
         self.store.write(info)
-        known = Known(self.job, self.program, recording, summary)  # at hand: no need to read it
+        known = Known(self.job, self.program, recording, summary, distances=outcome.distances)  # no need to read it
         return StoredRun(Entry(info, digest(summary)), self.store, known)
 
     def _complete_metrics(self) -> None:
@@ -287,24 +296,18 @@ class Execution:
     def _outcome(self) -> Outcome:
         from lab.store.summary import Outcome
 
-        whole = len(self.metrics) == self.job.training.steps
-        reference = self.reference if whole and len(self.finished) == self.job.world_size else None
+        return Outcome(distances=self._distances(), ready_s=self.ready_s, wall_s=time.perf_counter() - self.began)
 
-        def worst(name: str) -> float | None:
-            """NaN if any rank says so, or says nothing: the weights of one rank do not speak for another's."""
-            if reference is None:
-                return None
-            told = [report.get(name) for report in self.finished.values()]
-            return max((math.nan if x is None else x for x in told), key=lambda x: (math.isnan(x), x))
+    def _distances(self) -> Distances | None:
+        """None for a run that was not compared, or did not get to its end."""
+        from engine.execution.reference import watched_steps
+        from lab.verdict import distances_of
 
-        return Outcome(
-            reference_losses=None if reference is None else reference["losses"],
-            reference_grad_norms=None if reference is None else reference["grad_norms"],
-            param_max_abs_diff=worst("param_max_abs_diff"),
-            param_max_rel_diff=worst("param_max_rel_diff"),
-            ready_s=self.ready_s,
-            wall_s=time.perf_counter() - self.began,
-        )
+        steps = self.job.training.steps
+        if self.reference is None or len(self.metrics) < steps or len(self.finished) < self.job.world_size:
+            return None
+        rows = [row._asdict() for row in self.metrics]
+        return distances_of(rows, self.reference, self.floor, self.finished, watched_steps(steps))
 
     def _of_each_rank(self, name: str) -> tuple[Any, ...]:
         """What each rank reported at its end, in the order of ranks; () if one did not."""

@@ -28,6 +28,8 @@ Status = Literal["queued", "running", "finished", "failed", "stopped", "killed",
 WHOLE = ("finished", "simulated")  # of these the summary and all tables must be there
 
 TABLES = ("ops", "memory", "metrics")
+DISTANCES = "distances.json"
+"""How far the run was from one process, step by step; absent from one that was not compared."""
 _PARQUET_MARK = b"PAR1"  # first and last four bytes of every Parquet file
 _NO_SUMMARY = "summary.json is not the summary of a run"
 _SAME_START = 2.0  # seconds by which two readings of one process's start time may differ
@@ -227,7 +229,7 @@ def digest(summary: dict[str, Any]) -> dict[str, Any]:
         found = _digest(summary)
     except (LookupError, TypeError, AttributeError):
         raise ValueError(_NO_SUMMARY) from None
-    words = {name: found.get(name, "") for name in ("schedule", "cluster")}
+    words = {name: found.get(name) or "" for name in ("schedule", "cluster", "verdict")}
     numbers = [value for name, value in found.items() if name not in words and value is not None]
     numbers += [step.get("seconds") for step in summary["steps"]]
     if not all(isinstance(value, str) for value in words.values()) or not all(
@@ -240,12 +242,15 @@ def digest(summary: dict[str, Any]) -> dict[str, Any]:
 def _digest(summary: dict[str, Any]) -> dict[str, Any]:
     steps = summary["steps"]
     simulated = {key: summary[key] for key in ("cluster", "mfu") if key in summary}
+    parity = summary.get("parity") or {}
     bubbles, ranks = summary.get("bubble") or {}, (summary.get("memory") or {}).get("per_rank") or []
     return simulated | {
         "steps": len(steps),
         "loss": steps[-1]["loss"] if steps else None,
         "step_seconds": typical_seconds(steps),
-        "parity": (summary.get("parity") or {}).get("passed"),
+        "parity": parity.get("passed"),
+        "verdict": parity.get("state"),
+        "first_step_out": parity.get("first_step_out"),
         "schedule": summary.get("schedule", ""),
         "bubble": bubbles.get("replayed" if simulated else "measured"),
         "peak_bytes": max((rank["total_peak"] for rank in ranks), default=None),

@@ -18,7 +18,7 @@ from pathlib import Path
 from engine.plain_file import check_plain
 from lab.store.folder import TABLES, Entry, entry_from_json, read_entry
 
-VERSION = 3  # of the table below, and of the digests in it; another number in the file means: throw it away
+VERSION = 4  # of the table below, and of the digests in it; another number in the file means: throw it away
 _WATCHED = ("run.json", "summary.json", "live", *(f"{name}.parquet" for name in TABLES))
 _PATIENCE = 2.0  # seconds to wait for another process that is writing
 Rows = dict[str, tuple[str, str]]  # id: (signature, entry as JSON)

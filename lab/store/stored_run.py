@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from engine.loading import import_whole
 from engine.plain_file import GROWN, read_text
-from lab.store.folder import WHOLE, Entry, RunInfo, Status
+from lab.store.folder import DISTANCES, WHOLE, Entry, RunInfo, Status
 from lab.store.store import RunNotFound, Store, StoreError
 from lab.store.validation import check_summary
+from lab.verdict import Badge, Distances, Verdict, brief, verdict_of
 from lab.wording import one_line, percent, seconds, stored_mesh_words
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Known:
     recording: Recording | None = None
     summary: Row | None = None
     cluster: Cluster | None = None
+    distances: Distances | None = None
 
 
 class StoredRun:
@@ -145,6 +147,30 @@ class StoredRun:
             raise RunCorrupt(self.id, f"summary.json of run {self.id} cannot be read: {error}") from error
 
     @cached_property
+    def proof(self) -> Verdict:
+        """Whether the run equals one process, in words, with the numbers and limits that it rests on."""
+        return verdict_of(self.summary.get("parity") or {})
+
+    @property
+    def badge(self) -> Badge:
+        """The same in a few words, without opening the run's files."""
+        return brief(self.digest.get("parity"), self.digest.get("verdict"), self.digest.get("first_step_out"))
+
+    @cached_property
+    def distances(self) -> Distances | None:
+        """How far the run was from one process, step by step; None for one that was not compared, or is of before
+        that was kept."""
+        if self.known.distances is not None:
+            return self.known.distances
+        path = self.folder / DISTANCES
+        try:
+            return Distances.from_json(json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise RunCorrupt(self.id, f"{DISTANCES} of run {self.id} cannot be read: {error}") from error
+
+    @cached_property
     def cluster(self) -> Cluster | None:
         """The described cluster that the run was simulated or is replayed on; None if it names none."""
         if self.known.cluster is not None:
@@ -209,9 +235,8 @@ class StoredRun:
         return facts
 
     def _headline(self) -> str:
-        parity = self.digest.get("parity")
         if self.status == "simulated":
             return f"simulated on {self.digest.get('cluster', 'a cluster')}"
-        if self.status != "finished" or parity is None:
+        if self.status != "finished" or self.badge.state == "none":
             return self.status
-        return "✔ equal to one process" if parity else "✘ differs from one process"
+        return f"{self.badge.mark} {self.badge.words}"

@@ -2,11 +2,8 @@
 
 Bytes are integers, times are seconds, and what is not known is null. Definitions:
 
-- parity compares the run with one process that trains the same model on the same batches.
-  `loss_max_abs_diff`: largest |Δ| of the loss over the steps. `grad_norm_max_rel_diff`: largest |Δ| ÷ |one
-  process| of the global gradient norm over the steps. `param_max_abs_diff`: largest |Δ| over all weights
-  after the last step. It passes if the loss differs by at most 1e-5 relative in every step, the gradient
-  norm by 1e-4, and the weights by 1e-5 on the scale of the model (`lab.wording.WEIGHTS_CRITERION`).
+- parity compares the run with one process that trains the same model on the same batches; its fields and the rule are
+  in `lab.verdict.rule.judged`.
 - `seconds` of a step: last end − first start over all ranks. `tokens_per_second`: batch × seq ÷ seconds.
 - bubble: idle ÷ total; `measured` on the clock, `replayed` with each block's forward as 1 and backward as 2
   units of time (1 and 1 if it is split) and everything else free, `formula` from the literature (of the job's own
@@ -16,11 +13,11 @@ Bytes are integers, times are seconds, and what is not known is null. Definition
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lab.wording import GRAD_NORM_LIMIT, LOSS_LIMIT, PARAM_LIMIT
+from lab.verdict import NOT_COMPARED, Distances, judged
 
 if TYPE_CHECKING:
     from engine.job.job import Job
@@ -37,12 +34,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What the processes reported besides their recording. Without a reference, parity was not asked for."""
+    """What the processes reported besides their recording. Without distances, parity was not asked for."""
 
-    reference_losses: Sequence[float] | None = None
-    reference_grad_norms: Sequence[float] | None = None
-    param_max_abs_diff: float | None = None
-    param_max_rel_diff: float | None = None
+    distances: Distances | None = None
     ready_s: float | None = None
     wall_s: float | None = None
 
@@ -53,7 +47,7 @@ def summarise(info: RunInfo, job: Job, program: Program, recording: Recording, o
     steps = step_rows(recording)
     summary: Row = {
         **identity(info, job),
-        "parity": parity(steps, outcome),
+        "parity": judged(outcome.distances) if outcome.distances else NOT_COMPARED,
         "steps": steps,
         **_measured(job, program, recording if steps else None),
         "time_to_ranks_ready_s": outcome.ready_s,
@@ -81,43 +75,6 @@ def step_rows(recording: Recording) -> list[Row]:
     """One row a step."""
     keys = ("step", "loss", "grad_norm", "seconds", "tokens_per_second")
     return [{key: row[key] for key in keys} for row in recording.metrics.to_pylist()]
-
-
-def parity(steps: Sequence[Row], outcome: Outcome) -> Row:
-    """The verdict and the differences it rests on; all null if there was nothing to compare with.
-
-    With a reference, a difference that is NaN or that nobody stated passes no more than a large one.
-    """
-    losses, norms = outcome.reference_losses, outcome.reference_grad_norms
-    if losses is None and norms is None:
-        return dict.fromkeys(("passed", "loss_max_abs_diff", "grad_norm_max_rel_diff", "param_max_abs_diff"))
-    assert losses is not None and norms is not None, "a reference has both"
-    absolute, relative = (
-        math.nan if value is None else value for value in (outcome.param_max_abs_diff, outcome.param_max_rel_diff)
-    )
-    ours = [step["loss"] for step in steps]
-    loss_relative = _largest(_relative(a, b) for a, b in zip(ours, losses, strict=True))
-    norm_relative = _largest(_relative(s["grad_norm"], b) for s, b in zip(steps, norms, strict=True))
-    within = loss_relative <= LOSS_LIMIT and norm_relative <= GRAD_NORM_LIMIT and relative <= PARAM_LIMIT
-    return {
-        "passed": bool(within),
-        "loss_max_abs_diff": _largest(abs(a - b) for a, b in zip(ours, losses, strict=True)),
-        "grad_norm_max_rel_diff": norm_relative,
-        "param_max_abs_diff": absolute,
-    }
-
-
-def _relative(value: float, reference: float) -> float:
-    apart = abs(value - reference)  # NaN between two infinities, which are not equal losses
-    if apart == 0:
-        return 0.0
-    return apart / abs(reference) if reference else math.inf
-
-
-def _largest(values: Any) -> float:
-    """The maximum; NaN if any value is, for a difference nobody can state is no small one."""
-    found = list(values)
-    return math.nan if any(map(math.isnan, found)) else max(found, default=0.0)
 
 
 def _measured(job: Job, program: Program, recording: Recording | None) -> Row:

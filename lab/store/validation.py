@@ -95,7 +95,7 @@ class _Summary(_Finite):
     overlap: dict[str, float | None]
     memory: _Memory
     communication: list[_Sent]
-    parity: dict[str, float | None]
+    parity: dict[str, Any]
     time_to_ranks_ready_s: float | None
     wall_s: float | None
 

@@ -92,7 +92,14 @@ def train(
         (run_dir / "live").mkdir()
         compared = (reference or one_process_of(job)) if parity else None
         launch(
-            members(job, run_dir, backend=choose_backend(job.world_size, 0), reference=compared, program=program),
+            members(
+                job,
+                run_dir,
+                backend=choose_backend(job.world_size, 0),
+                reference=compared,
+                program=program,
+                floor=False,
+            ),
             log_path=run_dir / "log.txt",
             run_json=None,
             on_event=lambda _, event: events[event["event"]].append(event),

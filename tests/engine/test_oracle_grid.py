@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine.execution.one_process import keep_reference
 from engine.job.job import Job
 from engine.model.params import unit_params
 from engine.model.units import compute_units
@@ -41,7 +42,8 @@ def torchs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     weights = named_as_ours(job, {name: weight for stage in stages for name, weight in stage.items()})
     wanted = {p.name: p.shape for unit in compute_units(job.model) for p in unit_params(job.model, 1, unit)}
     assert {name: tuple(weight.shape) for name, weight in weights.items()} == wanted
-    torch.save({name: found[0][name] for name in ("losses", "grad_norms")} | {"weights": weights}, folder / "torch.pt")
+    made = {name: found[0][name] for name in ("losses", "grad_norms")}
+    keep_reference(folder / "torch.pt", made | {"moved": True, "weights": weights, "samples": {}})
     return folder / "torch.pt"
 
 
@@ -56,6 +58,6 @@ def test_eight_ranks_train_what_torchs_dtensor_fsdp2_and_pipelining_train(torchs
 def test_one_weight_that_is_off_is_seen(torchs: Path, tmp_path: Path) -> None:
     found = torch.load(torchs)
     found["weights"]["block3.down.weight"][5, 7] += 1e-4
-    torch.save(found, tmp_path / "off.pt")
+    keep_reference(tmp_path / "off.pt", found)
     with pytest.raises(AssertionError):
         train(reference=tmp_path / "off.pt", **JOB).assert_parity()

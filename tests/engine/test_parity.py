@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine.execution.one_process import keep_reference
 from engine.job.schedules import SCHEDULES
 from tests.engine.running import one_process_of, train
 
@@ -150,7 +151,7 @@ def test_what_is_no_number_equals_nothing(spoil: Callable[[dict[str, Any]], None
     run.assert_parity()
     found = torch.load(one_process_of(run.job))
     spoil(found)
-    torch.save(found, tmp_path / "spoiled.pt")
+    keep_reference(tmp_path / "spoiled.pt", found)
     with pytest.raises(AssertionError):
         train(**TINY, dp=2, zero=3, reference=tmp_path / "spoiled.pt").assert_parity()
 

@@ -25,7 +25,8 @@ OnEvent = Callable[[str, dict[str, Any]], None]
 class PretendedLaunch:
     """Stands in for `engine.processes.launch.launch`.
 
-    ending: raised after `until` steps. reference_off_by: what the one-process losses differ by, relative.
+    ending: raised after `until` steps. reference_off_by, floor_off_by: what the one-process losses differ by, relative,
+    and those with another order of sums from them.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class PretendedLaunch:
         self.until = 99
         self.reference_off_by = 0.0
         self.weights_off_by = 0.0
+        self.floor_off_by = 0.0
         self.last_rank_tells: dict[str, float] | None = None  # of the difference of its weights
         self.reference_silent = False
         self.before_step: Callable[[Path, int], None] = lambda folder, step: None
@@ -67,10 +69,11 @@ class PretendedLaunch:
             self._step(job, folder, step, on_event, totals)
         if parity and not self.reference_silent:
             losses = [_loss(step) * (1 + self.reference_off_by) for step in range(job.training.steps)]
-            reference = {"event": "reference", "losses": losses, "grad_norms": [1.0] * len(losses)}
-            on_event("rank 0", reference)
-        off = self.weights_off_by
-        apart = {"param_max_abs_diff": off, "param_max_rel_diff": off} if parity else {}
+            alone = {"losses": losses, "grad_norms": [1.0] * len(losses), "moved": True}
+            on_event("rank 0", {"event": "reference", **alone})
+            other = alone | {"losses": [loss * (1 + self.floor_off_by) for loss in losses]}
+            on_event("floor", {"event": "floor", **other, **_weights(self.floor_off_by, len(losses))})
+        apart = _weights(self.weights_off_by, job.training.steps) | {"moved": True} if parity else {}
         for rank in ranks:
             told = apart if rank < len(ranks) - 1 or self.last_rank_tells is None else self.last_rank_tells
             on_event(f"rank {rank}", {"event": "finished", "rank": rank, "rss_bytes": 10**8, **told})
@@ -89,6 +92,10 @@ class PretendedLaunch:
             report = {"event": "step", "rank": rank, "step": step, "loss": _loss(step), "grad_norm": 1.0}
             # each rank a little later than the one before
             on_event(f"rank {rank}", report | {"start_ns": start + rank, "end_ns": end + rank})
+
+
+def _weights(off: float, steps: int) -> dict[str, Any]:
+    return {"param_max_abs_diff": off, "param_max_rel_diff": off, "weights": {"block1.up.bias": [off] * steps}}
 
 
 def _loss(step: int) -> float:

@@ -56,9 +56,25 @@ def fake_run(job: Job, costs: Costs = LIFELIKE, steps: int = 3, **changes: Any) 
         "schedule": job.plan.schedule,
         "parity": {
             "passed": True,
+            "state": "equal",
+            "first_step_out": None,
+            "floor": {"loss": 9.6e-7, "grad_norm": 4e-7, "param": 1.2e-7},
             "loss_max_abs_diff": 4.8e-7,
             "grad_norm_max_rel_diff": 2.1e-7,
             "param_max_abs_diff": 6e-8,
+            "limits": {
+                "loss": {"step": 1, "off_by": 8.7e-8, "limit": 1e-5, "floor": 1.7e-7},
+                "grad_norm": {"step": 2, "off_by": 2.1e-7, "limit": 1e-5, "floor": 4e-7},
+                "weights": {
+                    "step": 2,
+                    "off_by": 6e-8,
+                    "limit": 1e-5,
+                    "floor": 1.2e-7,
+                    "unit": "block1",
+                    "tensor": "up.bias",
+                    "rank": 0,
+                },
+            },
         },
         "steps": [{k: row[k] for k in STEP_KEYS} for row in recording.metrics.to_pylist()],
         "bubble": {

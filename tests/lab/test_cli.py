@@ -137,7 +137,9 @@ def test_a_run_that_differs_from_one_process_ends_with_status_1(
 ) -> None:
     pretended.weights_off_by = 0.5
     assert main(["run", *PLAN]) == 1
-    assert "✘ differs from one process: Δ loss 0, grad norm 0, weights 5.0e-01" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "✘ differs from one process" in said and "loss 0 of 1.0e-05 allowed" in said
+    assert "weights 5.0e-01 where 1.0e-05 allowed (after step 0, block1 up.bias, rank 0)" in said
 
 
 def test_a_failed_run_ends_with_status_1_and_names_the_rank(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import lab
-from engine.execution.reference import reference_path
+from engine.execution.reference import floor_path, other_order, reference_path
 from engine.job.errors import JobRefused
 from engine.job.job import Job
 from engine.prediction.peak_memory import predicted_memory, total_bytes
@@ -285,13 +285,16 @@ def test_what_ranks_reported_of_a_step_is_not_kept(pretended: PretendedLaunch, m
     assert seen == [0] * 6
 
 
-def test_the_memory_check_counts_processes_and_a_reference_that_has_to_be_made(tmp_path: Path) -> None:
+def test_the_memory_check_counts_processes_and_the_reference_and_floor_that_have_to_be_made(tmp_path: Path) -> None:
     store = Store(tmp_path)
     alone = total_bytes(JOB) + 8 * PROCESS_BYTES
     assert bytes_needed(JOB, parity=False, store=store) == alone
-    with_reference = alone + total_bytes(JOB.one_process()) + PROCESS_BYTES
-    assert bytes_needed(JOB, parity=True, store=store) == with_reference
+    floor = total_bytes(other_order(JOB)) + PROCESS_BYTES
+    reference = total_bytes(JOB.one_process()) + PROCESS_BYTES
+    assert bytes_needed(JOB, parity=True, store=store) == alone + reference + floor
     kept = reference_path(JOB, tmp_path / "references")
     kept.parent.mkdir()
     kept.touch()
+    assert bytes_needed(JOB, parity=True, store=store) == alone + floor
+    floor_path(kept).touch()
     assert bytes_needed(JOB, parity=True, store=store) == alone

@@ -17,6 +17,7 @@ from plotly.offline import get_plotlyjs
 
 from engine.job.job import Job
 from lab.cli.options import Parser, add_job_options, job_of
+from lab.verdict import RULE_IN_WORDS
 from lab.views.figures.style.dual_theme import differences
 from lab.views.report import report_html, write_report
 from lab.views.report.html import Html, escape, tag
@@ -88,15 +89,16 @@ def test_the_command_in_the_report_makes_the_same_job(options: dict[str, Any]) -
     assert job_of(parser.parse_args(words[2:])) == job
 
 
-def test_the_report_shows_the_three_parity_numbers(page: str) -> None:
+def test_the_report_shows_the_three_differences_beside_their_limits(page: str) -> None:
     text = Reader(page).text
     assert "✔ Equal to one process" in text
-    assert all(number in text for number in ("4.8e-07", "2.1e-07", "6.0e-08"))
+    for words in ("loss 8.7e-08 of 1.0e-05 allowed", "gradient norm 2.1e-07 of 1.0e-05", "weights 6.0e-08 of 1.0e-05"):
+        assert words in text
 
 
 def test_a_run_that_differs_says_so() -> None:
     run = fake_run(CUBE)
-    run.summary["parity"]["passed"] = False
+    run.summary["parity"]["state"] = "different"
     assert "✘ Differs from one process" in Reader(page_of(run)).text
 
 
@@ -267,8 +269,8 @@ def test_resident_memory_stands_beside_the_ledger_with_its_definition() -> None:
     assert f"Whole processes: 200 MB to 300 MB resident. {RESIDENT}" in text and "rank 1: 300 MB" in text
 
 
-def test_the_report_and_the_terminal_state_the_same_criterion_for_weights(page: str) -> None:
-    assert "1e-5 for the weights: largest |Δ| of any weight ÷ largest |weight| of the model." in Reader(page).text
+def test_the_report_and_the_terminal_state_the_same_rule(page: str) -> None:
+    assert RULE_IN_WORDS in Reader(page).text
 
 
 def test_writing_replaces_the_old_report_whole_and_makes_missing_folders(tmp_path: Path) -> None:

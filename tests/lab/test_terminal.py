@@ -12,11 +12,12 @@ from engine.job.job import Job
 from engine.job.mesh import Mesh
 from engine.recording.tables import Op, Recording
 from lab.cli.terminal.progress import Display
-from lab.cli.terminal.run import legend, parity
+from lab.cli.terminal.run import legend, proof
 from lab.cli.terminal.tables import amount, communication, memory, spans_of
 from lab.cli.terminal.timeline import Line, Piece, TextTimeline, text_timeline
 from lab.running.execution import Progress
-from lab.wording import RESIDENT, WEIGHTS_CRITERION, unit
+from lab.verdict import RULE_IN_WORDS, verdict_of
+from lab.wording import RESIDENT, unit
 from tests.lab.synthetic import op, recording_of, synthetic
 
 
@@ -155,17 +156,37 @@ def test_ranks_are_written_as_ranges() -> None:
     assert spans_of([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"
 
 
-def test_the_parity_line_fits_in_80_columns() -> None:
+LIMITS = {
+    "loss": {"step": 4, "off_by": 3e-4, "limit": 2e-5, "floor": 2e-6},
+    "grad_norm": {"step": 0, "off_by": 0.0, "limit": 1e-5, "floor": 0.0},
+    "weights": {
+        "step": 2, "off_by": 3e-8, "limit": 1e-5, "floor": 1e-8, "unit": "block1", "tensor": "up.bias", "rank": 3
+    },
+}  # fmt: skip
+
+
+def test_the_proof_says_the_state_and_each_difference_beside_its_limit() -> None:
+    row = {"passed": False, "state": "different", "first_step_out": 4, "limits": LIMITS}
+    row |= {"first_out": {"step": 4, "quantity": "loss"}}
+    row |= {"tensor_out": {"step": 5, "unit": "block0", "tensor": "qkv.weight", "rank": 1}}
+    first, *rest = printed(proof(verdict_of(row)), 80).splitlines()
+    below = " ".join(" ".join(rest).split())
+    assert first == "✘ differs from one process"
+    assert "first out: step 4, loss; first weights: after step 5, block0 qkv.weight, rank 1" in below
+    for words in (
+        "loss 3.0e-04 where 2.0e-05 allowed (step 4)",
+        "gradient norm 0 of 1.0e-05 allowed (step 0)",
+        "weights 3.0e-08 of 1.0e-05 allowed (after step 2, block1 up.bias, rank 3)",
+        RULE_IN_WORDS,
+    ):
+        assert words in below
+
+
+def test_a_proof_of_before_there_were_states_is_still_shown() -> None:
     found = {"loss_max_abs_diff": 1.25e-7, "grad_norm_max_rel_diff": 0.0, "param_max_abs_diff": 3e-8}
-    good = printed(parity({"parity": found | {"passed": True}}), 80).splitlines()[0]
-    assert good == "✔ equal to one process: Δ loss 1.2e-07, grad norm 0, weights 3.0e-08"
-    bad = printed(parity({"parity": found | {"passed": False, "loss_max_abs_diff": None}}), 80)
-    assert bad.startswith("✘ differs from one process: Δ loss not a number")
-
-
-def test_the_parity_line_says_what_is_allowed_of_weights() -> None:
-    found = {"loss_max_abs_diff": 0.0, "grad_norm_max_rel_diff": 0.0, "param_max_abs_diff": 0.0, "passed": True}
-    assert WEIGHTS_CRITERION in " ".join(printed(parity({"parity": found}), 80).split())
+    assert printed(proof(verdict_of(found | {"passed": True})), 80).startswith("✔ equal to one process")
+    bad = " ".join(printed(proof(verdict_of(found | {"passed": False, "loss_max_abs_diff": None})), 80).split())
+    assert bad.startswith("? not judged: its rounding floor was not measured") and "loss not a number" in bad
 
 
 def test_resident_memory_stands_below_the_ledger_with_its_definition() -> None:

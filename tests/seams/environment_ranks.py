@@ -20,8 +20,9 @@ from typing import Any
 import torch
 from torch.distributed import TCPStore
 
+from engine.execution.one_process import train_alone
 from engine.execution.rank_context import RankContext, Reference
-from engine.execution.worker import run_rank, train_alone
+from engine.execution.worker import run_rank
 from engine.job.job import Job
 from engine.program.program import Program
 

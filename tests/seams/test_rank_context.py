@@ -35,7 +35,7 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Events]:
     folder, events = tmp_path_factory.mktemp("forked"), sorted_events()
     (folder / "live").mkdir()
     launch(
-        members(JOB, folder, backend=choose_backend(4, 0), reference=folder / "reference.pt"),
+        members(JOB, folder, backend=choose_backend(4, 0), reference=folder / "reference.pt", floor=False),
         log_path=folder / "log.txt",
         run_json=None,
         on_event=lambda _, event: events[event["event"]][event.get("rank", -1)].append(event),

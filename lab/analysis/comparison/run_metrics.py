@@ -18,6 +18,7 @@ from lab import analysis
 from lab.analysis.memory import KEY
 from lab.analysis.recorded_run import RecordedRun
 from lab.typical_seconds import typical_seconds
+from lab.verdict import MULTIPLE
 from lab.wording import LOSS_LIMIT, axis_order
 
 MOST_SAMPLES = 5
@@ -123,7 +124,8 @@ def _facts(run: RecordedRun) -> Facts:
     }  # fmt: skip
     noise = _noise(run, tokens) if measured(run) else {}
     if last["loss"] is not None:
-        noise["loss"] = LOSS_LIMIT * abs(last["loss"])  # what rounding may do to it
+        floor = (run.summary["parity"].get("floor") or {}).get("loss") or 0.0
+        noise["loss"] = max(LOSS_LIMIT * abs(last["loss"]), MULTIPLE * floor)  # what rounding may do to it
     return Facts(values, noise, shares, awaited, last["step"])
 
 

@@ -76,7 +76,7 @@ def _execute(wished: CheckedJob, *, as_json: bool) -> tuple[Run | None, int]:
             raise
         words = f"run {display.run_id} was stopped; what it did so far is kept."
         return None, report_failure("stopped", words, INTERRUPTED, as_json=as_json, run_id=display.run_id)
-    return run, FAILED if run.summary["parity"]["passed"] is False else OK
+    return run, FAILED if run.proof.badge.passed is False else OK
 
 
 @contextmanager

@@ -24,16 +24,12 @@ from lab.cli.terminal.timeline import COMMUNICATION, IDLE, MARK, TextTimeline, s
 from lab.facade import Run
 from lab.store.folder import WHOLE
 from lab.store.stored_run import RunCorrupt
+from lab.verdict import RULE_IN_WORDS, Verdict
 from lab.wording import (
-    GRAD_NORM_LIMIT,
-    LOSS_LIMIT,
-    PARAM_LIMIT,
     WAITING_FOR_CORE,
-    WEIGHTS_CRITERION,
     loss_words,
     mesh_words,
     percent,
-    power,
     seconds,
     shared_cores,
     size_words,
@@ -105,35 +101,22 @@ def _headline(run: Run) -> RenderableType:
         return simulated.headline(run.summary)
     if run.status != "finished":
         return Text(f"✘ {run.status}: {run.id}", style="bold red")
-    return parity(run.summary)
+    return proof(run.proof)
 
 
-def parity(summary: Row) -> RenderableType:
-    """The proof in one line, and what it rests on below."""
-    found = summary["parity"]
-    if found["passed"] is None:
-        return Text("– not compared with one process", style="bold")
-    line = Text("✔ equal to one process: ", style="bold green")
-    if not found["passed"]:
-        line = Text("✘ differs from one process: ", style="bold red")
-    differences = (
-        f"Δ loss {_tiny(found['loss_max_abs_diff'])}, grad norm {_tiny(found['grad_norm_max_rel_diff'])},"
-        f" weights {_tiny(found['param_max_abs_diff'])}"
-    )
-    definition = (
-        "Δ: largest difference over all steps or weights, of the gradient norm relative; allowed, all relative:"
-        f" {power(LOSS_LIMIT)}, {power(GRAD_NORM_LIMIT)}, {power(PARAM_LIMIT)}; of weights: {WEIGHTS_CRITERION}"
-    )
-    return Group(
-        line + Text(differences, style="not bold default"),
-        Padding(Text(definition, style="dim"), (0, 0, 1, 2)),
-    )
+_TONES = {"good": "bold green", "bad": "bold red", "odd": "bold yellow", "none": "bold"}
 
 
-def _tiny(value: float | None) -> str:
-    if value is None:
-        return "not a number"
-    return "0" if value == 0 else f"{value:.1e}"
+def proof(verdict: Verdict) -> RenderableType:
+    """The verdict in one line, why, and what it rests on below; the microscope's line where something left."""
+    badge = verdict.badge
+    if badge.state == "none":
+        return Text(f"{badge.mark} {badge.words}", style="bold")
+    line = Text(f"{badge.mark} {badge.words}", style=_TONES[badge.tone])
+    below = [Text(verdict.why)]
+    below += [Text(verdict.microscope, style="bold")] if verdict.microscope else []
+    below += [Text(f"closest to their limits: {verdict.numbers}. {RULE_IN_WORDS}", style="dim")]
+    return Group(line, Padding(Group(*below), (0, 0, 1, 2)))
 
 
 def _facts(run: Run) -> Table:

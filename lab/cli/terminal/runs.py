@@ -38,9 +38,7 @@ def _table(shown: list[Run], narrow: bool) -> Table:
         how: JustifyMethod = "right" if number else "center" if name == "parity" else "left"
         table.add_column(name, justify=how, no_wrap=not number and not (narrow and name == "run"), overflow="fold")
     for run in shown:
-        parity = run.digest.get("parity")
-        mark = "–" if parity is None else "✔" if parity else "✘"
-        ended = Text(run.status, style=_style(run)), mark
+        ended = Text(run.status, style=_style(run)), run.badge.mark
         numbers = _number(run, "loss"), _number(run, "step_seconds")
         table.add_row(*((*ended, run.id) if narrow else (run.id, *ended, *numbers)))
     return table

@@ -16,10 +16,12 @@ from engine.recording.tables import Recording
 from lab import analysis
 from lab.analysis.recorded_run import HasRecording
 from lab.analysis.step.time_shares import time_shares
+from lab.verdict import Distances, verdict_of
 from lab.views.figures.communication.communication import communication_figure, links_figure, matrix_figure
 from lab.views.figures.communication.ledger import ledger_figure
 from lab.views.figures.communication.replicas import all_reduce_bytes
 from lab.views.figures.comparison.compared import communication_compared, idle_compared, losses, memory_compared
+from lab.views.figures.comparison.microscope import microscope_figure
 from lab.views.figures.grid.grid import Colour, activity_grid, grid_figure, node_grid
 from lab.views.figures.memory.memory import memory_figure
 from lab.views.figures.memory.memory_by_zero import measured
@@ -55,6 +57,7 @@ __all__ = [
     "schedules",
     "shards",
     "timeline",
+    "verdict",
     "zero_savings",
 ]
 
@@ -210,6 +213,12 @@ def communication_matrix(
         )
     sent = analysis.communication_matrix(run.recording, step, run.job.world_size)
     return matrix_figure(sent, theme=theme, selected=selected)
+
+
+def verdict(run: HasRecording, theme: Theme = "light") -> go.Figure:
+    """How far loss, gradient norm and weights are from one process, step by step, against what is allowed."""
+    found: Distances | None = getattr(run, "distances", None)
+    return microscope_figure(found, verdict_of(run.summary["parity"]), theme=theme)
 
 
 def bubble(

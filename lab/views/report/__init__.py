@@ -30,6 +30,7 @@ _POLICY = (
     " base-uri 'none'; form-action 'none'"
 )
 _PARTS = {
+    "proof": "Against one process",
     "time": "Time",
     "predicted": "Predicted against measured",
     "grid": "Place",
@@ -86,7 +87,7 @@ def _header(run: Reportable, compared: bool) -> Html:
         program=f"runs/{run.id}/program.txt" if by_hand else "",
     )
     shape = mesh_words(plan)
-    absent = {"predicted": not compared, "steps": is_simulated(run)}
+    absent = {"proof": not proof.has_microscope(run), "predicted": not compared, "steps": is_simulated(run)}
     links = [tag("li", tag("a", title, href=f"#{name}")) for name, title in _PARTS.items() if not absent.get(name)]
     return tag(
         "header",
@@ -103,6 +104,7 @@ def _header(run: Reportable, compared: bool) -> Html:
 def _main(run: Reportable, compared: Html) -> list[Html]:
     return [
         Html("<noscript><p>The figures need JavaScript; every number is in the tables too.</p></noscript>"),
+        proof.proof_section(run),
         sections.time_section(run),
         compared,
         sections.grid_section(run),

@@ -6,31 +6,49 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lab.analysis import rank_name, typical_step
-from lab.views.report.html import Html, join, paragraph, tag
+from lab.verdict import RULE_IN_WORDS, verdict_of
+from lab.views import figures
+from lab.views.report.html import Html, details, join, paragraph, table, tag
+from lab.views.report.plots import plot
 from lab.views.report.reportable import Reportable, is_simulated
 from lab.wording import axis_name, loss_words, nbytes, percent, seconds
 
 
 def parity_badge(run: Reportable) -> Html:
-    """Whether the run equals one process, with the three numbers it rests on; else how it ended."""
+    """Whether the run equals one process, with the numbers it rests on and their limits; else how it ended."""
     if is_simulated(run):
         return simulated_badge(run.summary)
-    found = run.summary.get("parity") or {}
-    passed = found.get("passed")
+    verdict = verdict_of(run.summary.get("parity") or {})
     parts = [] if run.status == "finished" else [_ending(run)]
-    if passed is None:
+    if verdict.badge.state == "none":
         what = "Not compared with one process"
         why = "parity was switched off" if run.status == "finished" else "the run did not get that far"
         parts.append(tag("div", tag("strong", what), paragraph(f"because {why}."), class_="badge none"))
         return join(parts)
-    verdict = "✔ Equal to one process" if passed else "✘ Differs from one process"
-    numbers = (
-        f"Largest differences: {_small(found.get('loss_max_abs_diff'))} in the loss,"
-        f" {_small(found.get('grad_norm_max_rel_diff'))} of its value in the gradient norm,"
-        f" {_small(found.get('param_max_abs_diff'))} in any weight."
+    lines = [tag("strong", verdict.badge.title), paragraph(verdict.why)]
+    numbers = tag("strong", f"{verdict.microscope}. ") if verdict.microscope else Html("")
+    lines.append(paragraph(numbers, f"Closest to their limits: {verdict.numbers}."))
+    return join([*parts, tag("div", *lines, class_=f"badge {verdict.badge.tone}")])
+
+
+def proof_section(run: Reportable) -> Html:
+    """The microscope behind the badge; nothing for a run of which no distances by step are kept."""
+    if not has_microscope(run):
+        return Html("")
+    heads = ("closest to its limit", "Δ", "allowed", "rounding floor", "where")
+    rows = [(one.name, one.off_by, one.limit, one.floor, one.where) for one in verdict_of(run.summary["parity"]).judged]
+    title = tag("h2", "Against one process, step by step", id="proof")
+    drawn = plot(
+        "microscope",
+        lambda theme: figures.verdict(run, theme=theme),
+        RULE_IN_WORDS,
+        details("The numbers that the verdict rests on", table("What the verdict rests on", heads, rows)),
     )
-    look = f"badge {'good' if passed else 'bad'}"
-    return join([*parts, tag("div", tag("strong", verdict), paragraph(numbers), class_=look)])
+    return tag("section", title, drawn, aria_labelledby="proof")
+
+
+def has_microscope(run: Reportable) -> bool:
+    return getattr(run, "distances", None) is not None and not is_simulated(run)
 
 
 def simulated_badge(summary: Mapping[str, Any]) -> Html:

@@ -6,13 +6,10 @@ from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
 from engine.model.family import family_of
 from engine.prediction.formulas import parameters
+from lab.verdict import LIMIT, RULE_IN_WORDS
 from lab.wording import (
-    GRAD_NORM_LIMIT,
-    LOSS_LIMIT,
-    PARAM_LIMIT,
     RESIDENT,
     WAITING_FOR_CORE,
-    WEIGHTS_CRITERION,
     listed,
     mesh_words,
     parameter_count,
@@ -69,11 +66,10 @@ def _bubble_formulas() -> str:
 DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "Parity",
-        "The same job was also run as one process, with the same weights and data. Loss: largest |Δ| "
-        "over the steps. Gradient norm: largest |Δ| ÷ |value in one process| over the steps. Weights: "
-        "largest |Δ| over all weights after the last step. It passes within "
-        f"{power(LOSS_LIMIT)} relative for each loss, {power(GRAD_NORM_LIMIT)} for each gradient norm and "
-        f"{power(PARAM_LIMIT)} for the weights: {WEIGHTS_CRITERION}.",
+        "The same job was also run as one process, with the same weights and data, and once more so with its sums in"
+        f" another order. {RULE_IN_WORDS} Equal: never more than {power(LIMIT)}. Equal until rounding grew: more, but"
+        " within what is allowed. Differs: beyond it in any step. Weights: some of each parameter after each step, all"
+        " after the last.",
     ),
     (
         "Step shown",

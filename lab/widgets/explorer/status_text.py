@@ -17,12 +17,9 @@ def badge(run: Run | None) -> dict[str, str]:
     """Whether the run equals one process: {verdict: equal, differs or unknown, text}."""
     if run is None:
         return NOT_RUN
-    passed = run.summary["parity"]["passed"]
-    if passed is None:
-        return {"verdict": "unknown", "text": "not compared with one process"}
-    return {"verdict": "equal", "text": "✔ equal to one process"} if passed else {
-        "verdict": "differs", "text": "✘ differs from one process"
-    }  # fmt: skip
+    found = run.proof.badge
+    verdict = "unknown" if found.state == "none" else "equal" if found.passed else "differs"
+    return {"verdict": verdict, "text": found.words if found.state == "none" else f"{found.mark} {found.words}"}
 
 
 def headline(shown: Run, kind: str, cluster: str) -> str:

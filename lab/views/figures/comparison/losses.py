@@ -19,17 +19,26 @@ _ROOM = 0.05  # of loss, above and below the curves at least
 
 @dataclass(frozen=True)
 class Losses:
-    """Of one run: losses[step], and those of one process at the same steps, NaN where there was no such run."""
+    """Of one run: losses[step], and those of one process at the same steps, NaN where there was no such run.
+
+    limit: how far they may be apart, relative, at each step (`lab.verdict`); state: of the run's verdict."""
 
     step: Floats
     loss: Floats
     reference: Floats
+    limit: Floats
+    state: str = "none"
 
     @property
     def off(self) -> Floats:
         """(loss − one process) ÷ one process, NaN where either is no number."""
         off = self.loss / self.reference - 1
         return np.where(np.isfinite(off), off, np.nan)
+
+    @property
+    def beyond(self) -> float:
+        """The largest |Δ| ÷ what is allowed; 0 if none can be stated."""
+        return float(np.nanmax(np.abs(self.off) / self.limit, initial=0.0))
 
     @property
     def lost(self) -> bool:
@@ -94,6 +103,14 @@ def _with_band(fig: go.Figure, judged: Sequence[Losses], theme: Theme) -> go.Fig
     p = palette(theme)
     most = max(LOSS_LIMIT, max(float(np.nanmax(np.abs(run.off))) for run in judged))
     fig.add_hrect(y0=-LOSS_LIMIT, y1=LOSS_LIMIT, yref="y2", fillcolor=p.idle, opacity=0.2, line_width=0)
+    for run in judged:
+        if (run.limit > LOSS_LIMIT).any():
+            most = max(most, float(run.limit.max()))
+            for sign in (-1, 1):
+                fig.add_scatter(
+                    x=run.step, y=sign * run.limit, yaxis="y2", mode="lines", showlegend=False, hoverinfo="skip",
+                    line={"color": p.faint, "width": 1, "dash": "dot"},
+                )  # fmt: skip
     for edge in (-LOSS_LIMIT, 0.0, LOSS_LIMIT):
         line = {"color": p.faint, "width": 1, "dash": "dash" if edge else "solid"}
         fig.add_shape(type="line", xref="x domain", x0=0, x1=1, yref="y2", y0=edge, y1=edge, line=line)
@@ -127,4 +144,11 @@ def _title(runs: Sequence[Losses], names: Sequence[str], judged: Sequence[int], 
         return f"{which} that of one process to the last bit"
     if off[worst] <= LOSS_LIMIT:
         return f"{which} that of one process to {power(off[worst])}; {power(LOSS_LIMIT)} is allowed"
-    return f"{letter(names[worst])} is off one process by {power(off[worst])}; {power(LOSS_LIMIT)} is allowed"
+    beyond = {i: runs[i].beyond for i in judged if runs[i].beyond > 1}
+    if not beyond:
+        return f"Losses are within {power(off[worst])} of one process, no further than rounding explains"
+    worst = max(beyond, key=lambda i: beyond[i])
+    words = f"{letter(names[worst])} is off one process by {power(off[worst])}"
+    if runs[worst].state == "unmeasured":
+        return f"{words}; its rounding floor was not measured"
+    return f"{words}; {power(off[worst] / beyond[worst])} is allowed"
