@@ -13,13 +13,14 @@ from collections.abc import Callable
 from engine.job.errors import UserError
 from engine.prediction.published_models import PRESETS
 from lab.cli.commands import (
-    cancel as launch_commands,
-)
-from lab.cli.commands import (
+    bugs,
     compare,
     export,
     run,
     simulate,
+)
+from lab.cli.commands import (
+    cancel as launch_commands,
 )
 from lab.cli.commands import (
     notebooks as notebooks_command,
@@ -114,6 +115,7 @@ def _to_run(command: Command) -> None:
     clusters = command(simulate.clusters, "list the described clusters", "[NAME …] [options]")
     clusters.add_argument("names", metavar="NAME", nargs="*", help="these, with where their numbers come from")
     command(simulate.calibrate, "measure this machine, as the cluster called here")
+    command(bugs.bugs, "list the faults that can be put into a run on purpose: lab run --bug NAME")
     command(run.doctor, "check that everything a run needs works here")
 
 

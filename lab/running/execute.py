@@ -46,6 +46,7 @@ def checked(
     be read, `ProgramError`, one of these, for one that would not train the job.
     """
     from engine.job import rules
+    from engine.job.errors import JobRefused
 
     rules.check(job)
     if job.hardware.cluster:
@@ -55,6 +56,8 @@ def checked(
     rules.check_here(job, bytes_needed(job, parity, store or Store()), psutil.virtual_memory().available)
     if by_hand is None:
         return CheckedJob(job=job, parity=parity)
+    if job.fault.bug:
+        raise JobRefused(f"bug={job.fault.bug} goes into what a plan compiles to: leave the bug or your own order out.")
     from engine.program.handwritten import checked_program
 
     return CheckedJob(job=job, parity=parity, program=checked_program(job, by_hand))
@@ -108,10 +111,11 @@ def execute(
     Raises `RunFailed` if a process fails, `RunCancelled` if `cancel` gets set, `StoreError` if the run folder cannot be
     written. However it ends, the folder says so and keeps the steps that were done.
     """
+    from engine.program.compile import with_fault
     from engine.program.handwritten import checked_program
 
     began, store = began or time.perf_counter(), store or Store()
-    program = run.program or checked_program(run.job)
+    program = run.program or with_fault(run.job, checked_program(run.job))
     _load()
     info = store.create(run.job, tuple(sys.argv), parity=run.parity) if queued is None else store.begin(queued)
     with store.executing(info.id):

@@ -149,6 +149,7 @@ def simulate_program(
 def check(job: Job, cluster: Cluster) -> None:
     """Raises `JobRefused` for a job that breaks a rule, does not fit the cluster's size, or cannot be counted."""
     rules.check(job)
+    rules.check_healthy(job)
     rules.check_ranks(job)
     if job.model.layers > MOST_LAYERS:
         raise JobRefused(f"layers={job.model.layers} is more than can be simulated: use at most {MOST_LAYERS}.")

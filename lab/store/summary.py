@@ -2,6 +2,7 @@
 
 Bytes are integers, times are seconds, and what is not known is null. Definitions:
 
+- bug, of runs with a fault that was put into them only: its name (`lab bugs`).
 - parity compares the run with one process that trains the same model on the same batches.
   `loss_max_abs_diff`: largest |Δ| of the loss over the steps. `grad_norm_max_rel_diff`: largest |Δ| ÷ |one
   process| of the global gradient norm over the steps. `param_max_abs_diff`: largest |Δ| over all weights
@@ -65,7 +66,7 @@ def summarise(info: RunInfo, job: Job, program: Program, recording: Recording, o
 
 def identity(info: RunInfo, job: Job) -> Row:
     """Which run it is, and what it ran on: the head of every summary."""
-    plan = job.plan
+    plan, bug = job.plan, job.fault.bug
     return {
         "run": info.id,
         "status": info.status,
@@ -74,6 +75,7 @@ def identity(info: RunInfo, job: Job) -> Row:
         "device": info.device,
         "schedule": plan.schedule,
         "mesh": plan.degrees,
+        **({"bug": bug} if bug else {}),
     }
 
 

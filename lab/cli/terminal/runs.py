@@ -26,6 +26,9 @@ def print_runs(found: list[Run], console: Console, everything: bool = False) -> 
     table.add_column("parity", justify="center")
     for name in ("loss", "s/step"):
         table.add_column(name, justify="right")
+    faults = any(map(_fault, shown))
+    if faults:
+        table.add_column("fault")
     for run in shown:
         parity = run.digest.get("parity")
         mark = "–" if parity is None else "✔" if parity else "✘"
@@ -35,6 +38,7 @@ def print_runs(found: list[Run], console: Console, everything: bool = False) -> 
             mark,
             _number(run, "loss"),
             _number(run, "step_seconds"),
+            *([_fault(run)] if faults else []),
         )
     console.print(table)
     for run in shown:
@@ -43,6 +47,11 @@ def print_runs(found: list[Run], console: Console, everything: bool = False) -> 
             console.print(Text(f"{run.id} {run.status}: {why}", style="dim"), soft_wrap=True)
     if len(shown) < len(found):
         console.print(f"and {len(found) - len(shown)} older ones: lab runs --all", style="dim", highlight=False)
+
+
+def _fault(run: Run) -> str:
+    """The one that was put into it; "" for none."""
+    return str(run.info.job.get("bug", ""))
 
 
 def _style(run: Run) -> str:
