@@ -9,13 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.facade import Run
+from lab.wording import fault_words
 
 NEWEST = 20
 MAX_REASON = 150  # characters
 
 
 def print_runs(found: list[Run], console: Console, everything: bool = False) -> None:
-    """Newest first; what is wrong with a run follows below the table, where there is room for it."""
+    """Newest first; what is wrong with a run, on purpose or not, follows below the table, where there is room."""
     if not found:
         console.print("There are no runs yet: make one with `lab run` or `lab demo`.", highlight=False)
         return
@@ -26,9 +27,6 @@ def print_runs(found: list[Run], console: Console, everything: bool = False) -> 
     table.add_column("parity", justify="center")
     for name in ("loss", "s/step"):
         table.add_column(name, justify="right")
-    faults = any(map(_fault, shown))
-    if faults:
-        table.add_column("fault")
     for run in shown:
         parity = run.digest.get("parity")
         mark = "–" if parity is None else "✔" if parity else "✘"
@@ -38,20 +36,16 @@ def print_runs(found: list[Run], console: Console, everything: bool = False) -> 
             mark,
             _number(run, "loss"),
             _number(run, "step_seconds"),
-            *([_fault(run)] if faults else []),
         )
     console.print(table)
     for run in shown:
+        if bug := run.info.job.get("bug"):
+            console.print(Text(f"{run.id} {fault_words(bug)}", style="yellow"), soft_wrap=True)
         if run.message:
             why = shorten(run.message.splitlines()[0], MAX_REASON, placeholder=" …")
             console.print(Text(f"{run.id} {run.status}: {why}", style="dim"), soft_wrap=True)
     if len(shown) < len(found):
         console.print(f"and {len(found) - len(shown)} older ones: lab runs --all", style="dim", highlight=False)
-
-
-def _fault(run: Run) -> str:
-    """The one that was put into it; "" for none."""
-    return str(run.info.job.get("bug", ""))
 
 
 def _style(run: Run) -> str:
