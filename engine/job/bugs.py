@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.job.job import Job
 from engine.job.registry import Registry
+from engine.job.schedules import SCHEDULES
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,13 @@ class Bug:
         for need in self.needs:
             if not need.met(job):
                 yield need.complaint(self.name, job)
+
+
+def _two_under_way(job: Job) -> bool:
+    """Whether each stage but the last begins a second micro-batch before the first comes back."""
+    plan = job.plan
+    lanes = SCHEDULES[plan.schedule].order(plan.pp, plan.microbatches, plan.chunks)
+    return all(action.kind == "forward" for lane in lanes[:-1] for action in lane[:2])
 
 
 _REPLICAS = Need("dp", 2, lambda job: job.plan.replicas > 1)
@@ -148,7 +156,7 @@ BUGS: Registry[Bug] = Registry(
         sentence="A stage takes the activation of one micro-batch for that of its neighbour: the tags by which messages"
         " are told apart are mixed up.",
         options={"pp": 2},
-        needs=(_PIPELINE, _MICROBATCHES),
+        needs=(_PIPELINE, _MICROBATCHES, Need("schedule", "1f1b", _two_under_way)),
         first="the loss of step 0",
         in_rank="engine.execution.faults:wrong_tag",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -66,7 +66,7 @@ def first_step_is_right(found: Seen) -> bool:
 FIRST: dict[str, Callable[[Seen], bool]] = {
     "norm-gradients-not-summed": lambda s: same(s.loss(0)) and s.norm(0) < 0.99,
     "tied-copies-not-summed": lambda s: same(s.loss(0)) and not same(s.norm(0)) and not same(s.loss(2)),
-    "loss-times-m": lambda s: s.loss(0) == 4 and all(same(s.loss(i) / 4) and same(s.norm(i) / 4) for i in range(3)),
+    "loss-times-m": lambda s: all(same(s.loss(i) / 4) and same(s.norm(i) / 4) for i in range(3)),
     "divided-twice": lambda s: same(s.loss(0)) and same(2 * s.norm(0)),
     "clip-by-own-norm": lambda s: first_step_is_right(s) and not same(s.norm(1)),
     "no-data-reduction": lambda s: same(s.loss(0)) and 0.4 < s.norm(0) < 0.8 and s.prints == 2,
@@ -84,7 +84,7 @@ FIRST: dict[str, Callable[[Seen], bool]] = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def store(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One store, so that the one process is run once for all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SHARDLAB_RUNS", str(tmp_path_factory.mktemp("zoo") / "runs"))

@@ -28,6 +28,7 @@ FAULTY = Job.from_options(dp=2, bug="no-data-reduction")
         ("no-data-reduction", {"dp": 2, "zero": 3}, "bug=no-data-reduction shows nothing with zero=3: use zero=1."),
         ("stale-gather", {"dp": 2, "zero": 1}, "bug=stale-gather shows nothing with zero=1: use zero=3."),
         ("clip-by-own-norm", {"dp": 2}, "bug=clip-by-own-norm shows nothing with tp=1: use tp=2."),
+        ("wrong-tag", {"pp": 2, "schedule": "naive"}, "bug=wrong-tag shows nothing with schedule=naive: use schedule=1f1b."),
         ("row-bias-t-times", {"tp": 2, "steps": 1}, "bug=row-bias-t-times shows nothing with steps=1: use steps=3."),
         ("no-reduction", {"dp": 2}, "there is no bug called 'no-reduction': did you mean no-data-reduction?"),
     ],
