@@ -34,10 +34,11 @@ def _as_json(bug: Bug) -> dict[str, object]:
 def _print(screen: Console) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0), header_style="dim")
     table.add_column("bug", no_wrap=True)
-    table.add_column("what is done wrong, and a job that shows it", overflow="fold")
-    table.add_column("seen first in", overflow="fold", ratio=1)
+    table.add_column("what is done wrong, where it shows first, and a job that shows it", overflow="fold")
     for bug in BUGS:
-        command = command_line(Job.from_options(bug=bug.name, **bug.options))
-        first = f"{bug.first}; only in {bug.seen_in}" if bug.seen_in else bug.first
-        table.add_row(Text(bug.name, style="bold"), Text(f"{bug.sentence}\n").append(command, style="dim"), first)
+        told = Text(f"{bug.sentence}\n").append(f"First seen: {bug.first}.\n")
+        if bug.seen_in:
+            told.append(f"The comparison with one process passes; only the {bug.seen_in} tell.\n")
+        told.append(command_line(Job.from_options(bug=bug.name, **bug.options)), style="dim")
+        table.add_row(Text(bug.name, style="bold"), told)
     screen.print(table, highlight=False)
