@@ -115,7 +115,6 @@ def _to_run(command: Command) -> None:
     clusters = command(simulate.clusters, "list the described clusters", "[NAME …] [options]")
     clusters.add_argument("names", metavar="NAME", nargs="*", help="these, with where their numbers come from")
     command(simulate.calibrate, "measure this machine, as the cluster called here")
-    command(bugs.bugs, "list the faults that can be put into a run on purpose: lab run --bug NAME")
     command(run.doctor, "check that everything a run needs works here")
 
 
@@ -136,6 +135,7 @@ def _to_look(command: Command) -> None:
     exported.add_argument("run", metavar="RUN", help=RUN_HELP)
     _options_of_export(exported)
     _options_of_program(command(run.program, "print the program that a plan compiles to"))
+    command(bugs.bugs, "list the faults that can be put into a run on purpose: lab run --bug NAME")
 
 
 def _to_open(command: Command) -> None:
