@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
+    from engine.job.bugs import Bug
     from engine.job.job import Job
     from engine.planner.result import Search
     from engine.program.program import Program
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Run",
+    "bugs",
     "check",
     "compare",
     "exercises",
@@ -134,6 +136,15 @@ def _by_hand(program: Program | None, options: dict[str, Any]) -> Program | Writ
         raise ValueError("program and a schedule written by hand both say what to run: leave one of the two out.")
     written: Written = options.pop("schedule")
     return written
+
+
+def bugs() -> tuple[Bug, ...]:
+    """The faults that `run(bug=…)` puts into a run on purpose: each with its `name`, the `options` of a small job that
+    shows it, and, where the comparison with one process cannot see it, in what it is `seen_in`.
+    """
+    from engine.job.bugs import BUGS
+
+    return tuple(BUGS)
 
 
 def plan(*, model: str | Job, cluster: str = "a100-dgx", gpus: int, refine: int = 5, **fixed: Any) -> Search:

@@ -48,6 +48,11 @@ def schedule_words(name: str) -> str:
     return SCHEDULES[name].label if name in SCHEDULES else name
 
 
+def fault_words(bug: str) -> str:
+    """The mark of a run with a fault that was put into it: with the fault 'same-data'; "" where there is none."""
+    return f"with the fault {bug!r}" if bug else ""
+
+
 _SIZES = {"layers": "{} layers", "hidden": "hidden {}", "heads": "{} heads"}
 
 

@@ -18,7 +18,7 @@ from lab.store.notes import Notes, read_notes
 from lab.store.store import Store, settle
 from lab.views.timeline import timeline_of_run
 from lab.views.timeline.streamlit import Drawn, drawn
-from lab.wording import degrees_words, schedule_words, stored_degrees
+from lab.wording import degrees_words, fault_words, schedule_words, stored_degrees
 
 Key = tuple[str, str, str]
 """Root of the store, id of a run, state of what is shown of it: of its folder, which changes with every step of a run
@@ -105,8 +105,9 @@ def plan_words(job: dict[str, Any]) -> str:
     """dp=2 tp=2 pp=2 · ZeRO-1 · 1F1B."""
     if not job:
         return "unknown plan"
+    fault = f" · {fault_words(job['bug'])}" if job.get("bug") else ""
     degrees = degrees_words(stored_degrees(job))
-    return f"{degrees} · ZeRO-{job['zero']} · {schedule_words(job['schedule'])}"
+    return f"{degrees} · ZeRO-{job['zero']} · {schedule_words(job['schedule'])}{fault}"
 
 
 def when(info: RunInfo) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import streamlit as st
 
 from dashboard.data import cached_runs
+from engine.job.bugs import BUGS
 from engine.job.job import CHOICES, Job
 from lab.cli.options import SECTIONS, field_docs, whole_numbers
 from lab.running.experiments import DEMO
@@ -77,6 +78,8 @@ def _knob(name: str, kind: Any, doc: str) -> Any:
         return st.selectbox(
             label(name), ["", *cluster_names(cached_runs.store())], format_func=lambda c: c or "none", **more
         )
+    if name == "bug":
+        return st.selectbox(label(name), ["", *BUGS.names], format_func=lambda bug: bug or "none", **more)
     if name in CHOICES:
         on_change = _bring_chunks if name == "schedule" else None
         return st.selectbox(label(name), CHOICES[name].names, on_change=on_change, **more)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.data import cached_runs
 from dashboard.page.render import ROOM, figure, theme
-from engine.job.job import Hardware, Job
+from engine.job.job import Fault, Hardware, Job
 from engine.prediction.formulas import parameters
 from lab.analysis.comparison.run_metrics import bubble, bytes_by_axis
 from lab.facade import Run
@@ -30,7 +30,7 @@ def simulated(job: Job, clusters: str) -> Run:
 def meaning(job: Job) -> None:
     """Numbers and figures of what `job` would do. Raises `JobRefused` if it breaks a rule."""
     name = job.hardware.cluster or default_cluster(job, published=False)
-    one_step = replace(job, training=replace(job.training, steps=1), hardware=Hardware(cluster=name))
+    one_step = replace(job, training=replace(job.training, steps=1), hardware=Hardware(cluster=name), fault=Fault())
     run = simulated(one_step, cached_runs.clusters_key())
     memory = run.summary["memory"]["per_rank"]
     facts = {

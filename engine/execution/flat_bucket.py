@@ -157,6 +157,9 @@ class FlatBucket:
         adam.step(self.master, self.grad.float(), self.m, self.v, t)
         if self.master is not self.shard:
             self.shard.copy_(self.master)
+        self.zero_gradients()
+
+    def zero_gradients(self) -> None:
         (self.grad if self.zero >= 2 else self.whole_grad).zero_()
 
     def off_by(self, source: Source) -> Tensor:

@@ -24,7 +24,7 @@ from typing import Any
 from engine.home import HOME
 from engine.job.job import Job, Plan
 from engine.job.registry import plugged_in
-from engine.model.data import corpus
+from engine.model.data import text_digest
 from engine.whole_file import write_whole
 
 KEEP_BYTES = 2**30
@@ -40,9 +40,8 @@ LOSSES = ("losses", "grad_norms", "moved")
 
 def reference_path(job: Job, root: Path) -> Path:
     """Where the weights, losses and gradient norms of `job` on one process are, or will be."""
-    text = corpus(job.training.text).tobytes()
     versions = f"torch {version('torch')}, numpy {version('numpy')}".encode()
-    parts = (job.one_process().to_toml().encode(), text, source(), versions)
+    parts = (job.one_process().to_toml().encode(), text_digest(job.training.text), source(), versions)
     return root / f"{hashlib.sha256(b'/'.join(parts)).hexdigest()[:20]}.pt"
 
 

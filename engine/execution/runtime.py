@@ -60,7 +60,8 @@ class Runtime:
         """By kind of unit: what autograd keeps of its forward."""
         self.left_bytes: dict[str, int] = {}
         """By kind of unit: what the input part of a split backward leaves for the weight part."""
-        self._do = {action.kind: HANDLERS[action.kind.name].do for action in self.lane}
+        self.do = {action.kind: HANDLERS[action.kind.name].do for action in self.lane}
+        """What is done for each kind of action."""
 
     def _params(self, unit: str) -> dict[str, Tensor]:
         owners = needs(self.job.model, unit)
@@ -80,7 +81,7 @@ class Runtime:
         for i, action in enumerate(self.lane):
             entering(action)
             self._settle(i, state)
-            handle = self._do[action.kind](self, action, state)
+            handle = self.do[action.kind](self, action, state)
             if handle is not None:
                 state.handles[i] = handle
         self._settle(len(self.lane), state)
@@ -208,20 +209,20 @@ class Runtime:
         self.ledger.add("buffers", buffer.nbytes)
         sender = stage - 1 if a.kind is Kind.RECV_ACT else stage + 1
         state.arriving[a.kind, stage, k] = buffer
-        return self.comm.recv(buffer, self._peer(a), self._tag(a.kind, sender, k), a.kind.stream, a)
+        return self.comm.recv(buffer, self._peer(a), self.tag(a.kind, sender, k), a.kind.stream, a)
 
     def _send(self, a: Action, state: StepState) -> Handle:
         stage, k = _place(a)
         flow = state.activations if a.kind is Kind.SEND_ACT else state.gradients
         tensor = flow.pop((stage, k)).contiguous()
         self.ledger.add("buffers", tensor.nbytes)
-        return self.comm.send(tensor, self._peer(a), self._tag(a.kind, stage, k), a.kind.stream, a)
+        return self.comm.send(tensor, self._peer(a), self.tag(a.kind, stage, k), a.kind.stream, a)
 
     def _peer(self, a: Action) -> int:
         assert a.peer is not None
         return self.mesh.rank(**{**self.at, "pp": a.peer})
 
-    def _tag(self, kind: Kind, sender: int, k: int) -> int:
+    def tag(self, kind: Kind, sender: int, k: int) -> int:
         """A tag of its own for each message of a step, so that no order of posting can mix two up."""
         upward = kind in (Kind.SEND_ACT, Kind.RECV_ACT)
         return (sender * self.job.plan.microbatches + k) * 2 + upward

@@ -21,13 +21,14 @@ from engine.execution.reference import LOSSES
 from engine.execution.runtime import Runtime
 from engine.execution.step_state import StepResult
 from engine.execution.weight_samples import WeightLooks
+from engine.job.bugs import BUGS
 from engine.job.errors import JobRefused
 from engine.job.families import FAMILIES
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.model.family import family_of, loaded
 from engine.model.initialization import seeded
-from engine.program.compile import compile_job
+from engine.program.compile import program_of
 from engine.program.program import Action
 from engine.recording.ledger import Ledger
 from engine.recording.live_files import append_live, live_path
@@ -97,8 +98,11 @@ def _build(ctx: RankContext) -> Runtime:
     synchronize = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
     recorder, ledger = Recorder(ctx.rank, synchronize, ctx.clock_offset_ns), Ledger(ctx.rank, ctx.clock_offset_ns)
     comm = Comm(ctx.rank, ctx.backend, connect(ctx.job, ctx.rank, ctx.backend, ctx.store), recorder)
-    program = ctx.program or compile_job(ctx.job)
-    return Runtime(ctx.job, program, ctx.rank, comm, device, ledger, seeded(ctx.job.training.seed))
+    program = ctx.program or program_of(ctx.job)
+    runtime = Runtime(ctx.job, program, ctx.rank, comm, device, ledger, seeded(ctx.job.training.seed))
+    if (bug := ctx.job.fault.bug) and (where := BUGS[bug].in_rank):
+        loaded(where)(runtime)
+    return runtime
 
 
 def settle_in() -> None:

@@ -145,13 +145,24 @@ class Hardware:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What is made to go wrong on purpose, in a real run and in nothing that is predicted."""
+
+    bug: str = ""
+    """A fault to put into the run, by name, to be found by its effects; `lab bugs` lists them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
-    """Model, plan and training decide what a run computes, hardware what its replay is timed on."""
+    """Model, plan and training decide what a run computes, hardware what its replay is timed on, fault what it does
+    wrong.
+    """
 
     model: Model = field(default_factory=Model)
     plan: Plan = field(default_factory=Plan)
     training: Training = field(default_factory=Training)
     hardware: Hardware = field(default_factory=Hardware)
+    fault: Fault = field(default_factory=Fault)
 
     @property
     def world_size(self) -> int:
@@ -179,12 +190,14 @@ class Job:
     def one_process(self) -> Job:
         """The same model, data and optimizer on a single process: what every run is compared with.
 
-        It depends on model and training alone: as few micro-batches as keep each within `REFERENCE_TOKENS`.
+        It has no fault, and depends on model and training alone: as few micro-batches as keep each within
+        `REFERENCE_TOKENS`.
         """
         batch = self.training.batch
         most = min(batch, max(1, REFERENCE_TOKENS // self.model.seq))  # sequences; few, however large the batch is
         size = next((size for size in range(most, 0, -1) if batch % size == 0), 1)
-        return dataclasses.replace(self, plan=Plan(microbatches=batch // size), hardware=Hardware())
+        alone = Plan(microbatches=batch // size)
+        return dataclasses.replace(self, plan=alone, hardware=Hardware(), fault=Fault())
 
     def under(self, schedule: str) -> Job:
         """The job with another schedule, and the chunks nearest to its own that one can have.
@@ -228,7 +241,10 @@ class Job:
 
     @classmethod
     def from_toml(cls, path: Path, **overrides: Any) -> Job:
-        """Reads a job file: tables [model], [plan], [training], [hardware]. Raises `JobRefused` with the reason."""
+        """Reads a job file: tables [model], [plan], [training], [hardware], [fault].
+
+        Raises `JobRefused` with the reason.
+        """
         try:
             tables = read_toml(path, "the job file")
         except ValueError as error:
@@ -251,7 +267,9 @@ class Job:
 
 
 _FILES = ("text", "cluster")
-_PARTS: dict[str, type[Any]] = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware}
+_PARTS: dict[str, type[Any]] = {
+    "model": Model, "plan": Plan, "training": Training, "hardware": Hardware, "fault": Fault,
+}  # fmt: skip
 
 
 @cache

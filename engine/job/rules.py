@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.job.axes import AXES, dividing
+from engine.job.bugs import BUGS
 from engine.job.errors import MOST_TOLD, JobRefused, Unknown, told
 from engine.job.families import FAMILIES
 from engine.job.file_name import file_of
@@ -42,6 +43,12 @@ def check_ranks(job: Job) -> None:
             f"{_product(job)} = {job.world_size:,} ranks are more than the {MAX_RANKS:,} that can be simulated:"
             " use smaller degrees."
         )
+
+
+def check_healthy(job: Job) -> None:
+    """Raises `JobRefused` for a job with a fault, which only real processes can have."""
+    if job.fault.bug:
+        raise JobRefused(f"bug={job.fault.bug} is a fault of real runs: use `lab run`, or leave bug out.")
 
 
 def check_reference(job: Job) -> None:
@@ -128,6 +135,7 @@ def _complaints(job: Job) -> Iterator[str]:
     yield from FAMILIES[job.model.family].complaints(job)
     yield from _pipeline_rules(job)
     yield from _data_rules(job)
+    yield from _fault_rules(job)
 
 
 def _plain_numbers(job: Job) -> Iterator[str]:
@@ -197,6 +205,15 @@ def _data_rules(job: Job) -> Iterator[str]:
     text = job.training.text
     if text is not None:
         yield from _text_rules(text, job.model.seq)
+
+
+def _fault_rules(job: Job) -> Iterator[str]:
+    if not job.fault.bug:
+        return
+    try:
+        yield from BUGS[job.fault.bug].complaints(job)
+    except Unknown as error:
+        yield str(error)
 
 
 def _text_rules(text: str, seq: int) -> Iterator[str]:

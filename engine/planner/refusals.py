@@ -9,7 +9,7 @@ import numpy as np
 from engine.cluster.cluster import Cluster
 from engine.job.errors import JobRefused
 from engine.job.job import Job, Model, Plan
-from engine.job.rules import check
+from engine.job.rules import check, check_healthy
 from engine.planner.estimate.estimate import Estimator
 from engine.planner.estimate.memory import CATEGORIES, peaks
 from engine.planner.plans import KNOBS, Legal, Space, job_of, shapes, variants
@@ -31,6 +31,7 @@ def check_gpus(cluster: Cluster, gpus: int) -> None:
 
 def check_model(space: Space) -> None:
     """Raises `JobRefused` for a model, training or ZeRO stage that no plan can save, or axes that are not searched."""
+    check_healthy(space.job)
     if space.job.plan.axes:
         raise JobRefused(f"axes={space.job.plan.axes} are not planned for: leave axes out, or use `lab simulate`.")
     if space.job.model.family != Model.family:

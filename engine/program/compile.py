@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from engine.job.axes import dividing, sharding_axis
+from engine.job.bugs import BUGS
 from engine.job.job import Job
 from engine.job.registry import Registry
 from engine.job.schedules import SCHEDULES
 from engine.model.buckets import buckets_of_pp_rank
+from engine.model.family import loaded
 from engine.model.units import TOKENS, needs, pp_rank_of_stage, recomputes, stages, tied_pp_ranks
 from engine.program.passes.gathers import gather_around_use
 from engine.program.passes.layers import expand_units
@@ -30,8 +32,20 @@ class LanePass:
     over: Callable[[Job, int, Sequence[Action]], list[Action]]
 
 
+def program_of(job: Job) -> Program:
+    """What the ranks of `job` execute: its compiled program, with the fault in it that it is to have."""
+    return with_fault(job, compile_job(job))
+
+
+def with_fault(job: Job, program: Program) -> Program:
+    """The checked program of `job`, or one with a fault, if the job is to have one and that is in programs."""
+    where = BUGS[job.fault.bug].in_program if job.fault.bug else ""
+    faulty: Program = loaded(where)(job, program) if where else program
+    return faulty
+
+
 def compile_job(job: Job) -> Program:
-    """The program of one step of `job`, which must have passed `rules.check`."""
+    """The program of one step of `job`, which must have passed `rules.check`; a fault is not in it."""
     return _compiled(job, PASSES.names)
 
 

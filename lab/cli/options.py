@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from engine.job.errors import UserError, short, told
-from engine.job.job import CHOICES, Hardware, Job, Model, Plan, Training
+from engine.job.job import CHOICES, Fault, Hardware, Job, Model, Plan, Training
 
-SECTIONS = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware}
+SECTIONS = {"model": Model, "plan": Plan, "training": Training, "hardware": Hardware, "fault": Fault}
 _METAVARS = {"int": "N", "float": "X", "str": "TEXT", "str | None": "FILE"}
 
 
@@ -111,7 +111,7 @@ def _add_option(group: Any, field: Field[Any], doc: str, choices: tuple[str, ...
             help=f"{doc} Default: {'on' if default else 'off'}.",
         )  # fmt: skip
         return
-    metavar = "NAME" if choices or field.name == "cluster" else _METAVARS.get(str(field.type), "N,N,…")
+    metavar = "NAME" if choices or field.name in ("cluster", "bug") else _METAVARS.get(str(field.type), "N,N,…")
     if choices and not all(choice in doc for choice in choices):
         doc += f" One of {', '.join(choices)}."
     tail = f" Default: {default}." if default not in (None, "") else ""

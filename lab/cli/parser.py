@@ -13,13 +13,14 @@ from pathlib import Path
 from engine.job.errors import UserError, short
 from engine.prediction.published_models import PRESETS
 from lab.cli.commands import (
-    cancel as launch_commands,
-)
-from lab.cli.commands import (
+    bugs,
     compare,
     export,
     run,
     simulate,
+)
+from lab.cli.commands import (
+    cancel as launch_commands,
 )
 from lab.cli.commands import (
     notebooks as notebooks_command,
@@ -142,6 +143,7 @@ def _to_look(command: Command) -> None:
     exported.add_argument("run", metavar="RUN", help=RUN_HELP)
     _options_of_export(exported)
     _options_of_program(command(run.program, "print the program that a plan compiles to"))
+    command(bugs.bugs, "list the faults that can be put into a run on purpose: lab run --bug NAME")
 
 
 def _to_open(command: Command) -> None:

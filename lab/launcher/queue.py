@@ -164,11 +164,11 @@ class LaunchQueue:
 
     def _create(self, job: Job, parity: bool, name: str) -> str:
         """The folder of a run that waits, and its marker."""
-        from engine.program.compile import compile_job
+        from engine.program.compile import program_of
 
         def fill(draft: Path, info: RunInfo) -> None:
             (draft / "live").mkdir()
-            (draft / "program.txt").write_text(compile_job(job).text(), encoding="utf-8")
+            (draft / "program.txt").write_text(program_of(job).text(), encoding="utf-8")
             if name:
                 write_notes(draft, name=name)
 

@@ -59,10 +59,13 @@ def fitting_here(
 ) -> CheckedJob:
     """The rest of `checked`, for a job that obeys the rules: whether it fits this machine as it is now."""
     from engine.job import rules
+    from engine.job.errors import JobRefused
 
     rules.check_here(job, bytes_needed(job, parity, store or Store()), free_memory())
     if by_hand is None:
         return CheckedJob(job=job, parity=parity)
+    if job.fault.bug:
+        raise JobRefused(f"bug={job.fault.bug} goes into what a plan compiles to: leave the bug or your own order out.")
     from engine.program.handwritten import checked_program
 
     return CheckedJob(job=job, parity=parity, program=checked_program(job, by_hand))
@@ -123,10 +126,11 @@ def execute(
     Raises `RunFailed` if a process fails, `RunCancelled` if `cancel` gets set, `StoreError` if the run folder cannot be
     written. However it ends, the folder says so and keeps the steps that were done.
     """
+    from engine.program.compile import with_fault
     from engine.program.handwritten import checked_program
 
     began, store = began or time.perf_counter(), store or Store()
-    program = run.program or checked_program(run.job)
+    program = run.program or with_fault(run.job, checked_program(run.job))
     _load()
     info = store.create(run.job, tuple(sys.argv), parity=run.parity) if queued is None else store.begin(queued)
     with store.executing(info.id):

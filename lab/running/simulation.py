@@ -151,7 +151,9 @@ def simulate_program(
 
 
 def check_fits(job: Job, cluster: Cluster) -> None:
-    """Raises `JobRefused` for a job that obeys the rules if it does not fit the cluster's size or cannot be counted."""
+    """Raises `JobRefused` for a job that obeys the rules if it has a bug put in, does not fit the cluster's size, or
+    cannot be counted."""
+    rules.check_healthy(job)
     rules.check_ranks(job)
     if job.model.layers > MOST_LAYERS:
         raise JobRefused(f"layers={job.model.layers} is more than can be simulated: use at most {MOST_LAYERS}.")

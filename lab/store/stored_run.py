@@ -14,7 +14,7 @@ from lab.store.folder import DISTANCES, WHOLE, Entry, RunInfo, Status
 from lab.store.store import RunNotFound, Store, StoreError
 from lab.store.validation import check_summary
 from lab.verdict import Badge, Distances, Verdict, brief, verdict_of
-from lab.wording import one_line, percent, seconds, stored_mesh_words
+from lab.wording import fault_words, one_line, percent, seconds, stored_mesh_words
 
 if TYPE_CHECKING:
     from engine.cluster.cluster import Cluster
@@ -212,9 +212,9 @@ class StoredRun:
     @cached_property
     def by_hand(self) -> bool:
         """Whether what was run is not what its job compiles to, but a program or schedule of somebody's own."""
-        from engine.program.compile import compile_job
+        from engine.program.compile import program_of
 
-        return self.status != "simulated" and self.program != compile_job(self.job)
+        return self.status != "simulated" and self.program != program_of(self.job)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: {', '.join(self.facts())}>"
@@ -226,6 +226,7 @@ class StoredRun:
             plan = self.info.job
             facts.append(stored_mesh_words(plan))
             facts.append(f"{plan['schedule']}, ZeRO-{plan['zero']}")
+            facts += filter(None, [fault_words(plan.get("bug", ""))])
         if self.status == "simulated" and self.digest:
             facts.append(f"{seconds(self.digest['step_seconds'])} a step, MFU {percent(self.digest['mfu'])}")
         if self.digest.get("loss") is not None and self.status != "simulated":  # a replay keeps that of its step

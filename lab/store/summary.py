@@ -2,6 +2,7 @@
 
 Bytes are integers, times are seconds, and what is not known is null. Definitions:
 
+- bug, of runs with a fault that was put into them only: its name (`lab bugs`).
 - parity compares the run with one process that trains the same model on the same batches; its fields and the rule are
   in `lab.verdict.rule.judged`.
 - `seconds` of a step: last end − first start over all ranks. `tokens_per_second`: batch × seq ÷ seconds.
@@ -59,7 +60,7 @@ def summarise(info: RunInfo, job: Job, program: Program, recording: Recording, o
 
 def identity(info: RunInfo, job: Job) -> Row:
     """Which run it is, and what it ran on: the head of every summary."""
-    plan = job.plan
+    plan, bug = job.plan, job.fault.bug
     return {
         "run": info.id,
         "status": info.status,
@@ -68,6 +69,7 @@ def identity(info: RunInfo, job: Job) -> Row:
         "device": info.device,
         "schedule": plan.schedule,
         "mesh": dict(plan.degrees),
+        **({"bug": bug} if bug else {}),
     }
 
 

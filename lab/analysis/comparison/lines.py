@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from engine.job.axes import AXES
-from engine.program.compile import compile_job
+from engine.program.compile import program_of
 from engine.recording.tables import CATEGORY_WORDS
 from lab.analysis import CAUSES, PART_NAMES
 from lab.analysis.comparison.run_metrics import Facts, bubble, facts, step_seconds
@@ -139,7 +139,7 @@ def settings(runs: Sequence[RecordedRun]) -> dict[str, tuple[Any, ...]]:
     """The options of the jobs that differ, with the value in each run; and "program" if one was written by hand."""
     options = [run.job.options() for run in runs]
     differ = {name: values for name in options[0] if len(set(values := tuple(o[name] for o in options))) > 1}
-    programs = tuple("compiled" if run.program == compile_job(run.job) else "by hand" for run in runs)
+    programs = tuple("compiled" if run.program == program_of(run.job) else "by hand" for run in runs)
     return {**differ, "program": programs} if len(set(programs)) > 1 else differ
 
 

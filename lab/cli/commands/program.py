@@ -15,7 +15,7 @@ from engine.job.errors import UserError, told
 from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.program.checks.check import grid
-from engine.program.compile import compile_job
+from engine.program.compile import program_of
 from engine.program.program import Program
 from lab.cli.options import Parser, add_job_options, job_of, parse
 
@@ -25,7 +25,7 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 def print_program(args: Namespace, job: Job, console: Console) -> None:
     """Raises `UserError` for a job, a rank or a comparison that makes no sense."""
     rules.check(job)
-    program = compile_job(job)
+    program = program_of(job)
     chosen = _pp_rank(args.rank, job)
     for name in ("against", "grid"):
         if args.rank is not None and getattr(args, name):
@@ -73,7 +73,7 @@ def _other(options: str, job_file: str | None, job: Job) -> Job:
 
 def _print_difference(other: Job, program: Program, console: Console, as_json: bool) -> None:
     """What this plan adds (+) to the other one and drops (-) from it."""
-    difference = compile_job(other).diff(program)
+    difference = program_of(other).diff(program)
     if as_json:
         print(json.dumps({"diff": difference.splitlines()}))
     elif not difference:

@@ -192,7 +192,7 @@ def runs(args: Namespace) -> int:
 
 def _listed(run: Run) -> dict[str, Any]:
     told = {"run": run.id, "status": run.status, "message": run.message, "created": run.info.created}
-    return told | run.digest
+    return told | {"bug": run.info.job.get("bug") or None} | run.digest
 
 
 def program(args: Namespace) -> int:

@@ -132,7 +132,7 @@ def _schedule(run: Run) -> str:
     return "an order of its own (written by hand)" if run.by_hand else run.job.plan.schedule
 
 
-def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
+def _fact_rows(run: Run) -> Iterator[tuple[str, str | Text]]:
     info, job = run.info, run.job
     if run.folder.exists():
         yield "run", run.id
@@ -146,6 +146,8 @@ def _fact_rows(run: Run) -> Iterator[tuple[str, str]]:
         f"{_count(job.world_size, 'rank' if run.status == 'simulated' else 'process')} = {', '.join(parts)}{chunks},"
         f" {_count(plan.microbatches, 'micro-batch')}",
     )
+    if job.fault.bug:
+        yield "fault", Text(f"{job.fault.bug}, put in on purpose", style="bold yellow")
     family = "" if job.model.family == Model.family else f"{family_of(job.model).label}: "
     yield "model", f"{family}{size_words(job.model)}"
     if run.status == "simulated":

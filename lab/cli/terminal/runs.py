@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.facade import Run
+from lab.wording import fault_words
 
 NEWEST = 20
 NARROW = 68  # columns; with fewer there is no room for all
@@ -16,13 +17,15 @@ MAX_REASON = 150  # characters
 
 
 def print_runs(found: list[Run], console: Console, everything: bool = False) -> None:
-    """Newest first; what is wrong with a run follows below the table, where there is room for it."""
+    """Newest first; what is wrong with a run, on purpose or not, follows below the table, where there is room."""
     if not found:
         console.print("There are no runs yet: make one with `lab run` or `lab demo`.", highlight=False)
         return
     shown = found if everything else found[:NEWEST]
     console.print(_table(shown, narrow=console.width < NARROW))
     for run in shown:
+        if bug := run.info.job.get("bug"):
+            console.print(Text(f"{run.id} {fault_words(bug)}", style="yellow"), soft_wrap=True)
         if run.message:
             why = shorten(run.message.splitlines()[0], MAX_REASON, placeholder=" …")
             console.print(Text(f"{run.id} {run.status}: {why}", style="dim"), soft_wrap=True)

@@ -19,7 +19,7 @@ from lab.views.report.html import Html, join, paragraph, tag
 from lab.views.report.reportable import Reportable, is_simulated
 from lab.views.report.words import DEFINITIONS, OF_REAL_RUNS, job_in_words
 from lab.views.timeline.joiner import script
-from lab.wording import command_line, mesh_words
+from lab.wording import command_line, fault_words, mesh_words
 
 __all__ = ["Reportable", "report_html", "write_report"]
 
@@ -80,7 +80,7 @@ def _asset(name: str) -> str:
 
 
 def _header(run: Reportable, compared: bool) -> Html:
-    plan, by_hand = run.job.plan, bool(getattr(run, "by_hand", False))
+    plan, bug, by_hand = run.job.plan, run.job.fault.bug, bool(getattr(run, "by_hand", False))
     command = command_line(
         run.job,
         command="lab simulate" if is_simulated(run) else "lab run",
@@ -95,6 +95,7 @@ def _header(run: Reportable, compared: bool) -> Html:
         paragraph(job_in_words(run.job, is_simulated(run), by_hand)),
         tag("pre", command, tabindex=0, aria_label="Command that runs this job again"),
         *(paragraph(note, class_="faint") for note in notes(run.job)),
+        *([paragraph(tag("strong", f"Run {fault_words(bug)}, put in on purpose."))] if bug else []),
         proof.parity_badge(run),
         proof.key_numbers(run),
         tag("nav", tag("ul", *links), aria_label="Parts of this report"),

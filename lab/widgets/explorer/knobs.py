@@ -137,6 +137,7 @@ def turned(job: Job, name: str, value: Value, cluster: Cluster | None = None) ->
 def check(job: Job, cluster: Cluster | None = None) -> None:
     """Raises `JobRefused` if the explorer cannot run `job` here, or replay it on its cluster."""
     rules.check(job)
+    rules.check_healthy(job)
     if job.world_size > MOST_RANKS:
         raise JobRefused(
             f"dp × tp × pp = {job.world_size} processes are more than the {MOST_RANKS} an explorer starts:"
