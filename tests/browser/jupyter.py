@@ -14,7 +14,7 @@ from urllib.parse import urlparse
 
 import psutil
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, ViewportSize
+from playwright.sync_api import Browser, ElementHandle, Locator, Page, TimeoutError, ViewportSize
 
 import lab
 
@@ -205,4 +205,13 @@ class Explorer:
         output = self.root.locator("xpath=ancestor::*[contains(@class, 'jp-OutputArea-output')][1]").element_handle()
         there = """([output, run]) => { const figures = [...output.querySelectorAll('[data-drawn]')];
                    return figures.length > 0 && figures.every(f => f.dataset.drawn === run); }"""
-        self.page.wait_for_function(there, arg=[output, run])
+        try:
+            self.page.wait_for_function(there, arg=[output, run])
+        except TimeoutError as error:
+            raise AssertionError(f"the figures do not show {run}: {self._told(output)}") from error
+
+    def _told(self, output: ElementHandle | None) -> str:
+        """What the explorer says, and of every figure the run it shows and how it begins."""
+        shown = """([root, output]) => [root, ...output.querySelectorAll('figure')].map(e =>
+                   JSON.stringify({...e.dataset}) + ' ' + e.textContent.slice(0, 200)).join('; ')"""
+        return str(self.page.evaluate(shown, [self.root.element_handle(), output]))

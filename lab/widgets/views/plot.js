@@ -64,8 +64,12 @@ function inTurn(draw) {
 export default {
   async render({ model, el }) {
     const { figure, box, say } = frame(model, el);
-    const fail = (error) => (box.textContent = `The figure could not be drawn: ${error.message}`);
-    let Plotly, width = 0, asked = false, gone = false;
+    const fail = (error) => {
+      Plotly?.purge(box); // or it would draw the next one into what is no longer on the page
+      box.textContent = `The figure could not be drawn: ${error.message}`;
+      failed = true;
+    };
+    let Plotly, width = 0, asked = false, gone = false, failed = false;
     const click = ({ points: [p] }) => {
       const [x, y] = [p.x, p.y].map((v) => (typeof v === "number" ? v : String(v)));
       model.send({ kind: "click", id: p.id ?? "", x, y });
@@ -76,6 +80,8 @@ export default {
       try {
         Plotly ??= await library(model);
         if (gone) return;
+        if (failed) box.replaceChildren();
+        failed = false;
         const { data, layout } = themed(model, themeOf(el, "auto"));
         say();
         await Plotly.react(box, data, layout, CONFIG);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,7 @@ class Plot(anywidget.AnyWidget):
     height = traitlets.Int(300).tag(sync=True)
 
     def __init__(self, view: str) -> None:
+        self._setting = threading.RLock()  # a thread draws while the kernel's own hears of the page's theme
         super().__init__(library=Library.only(), view=view)
         self._shown: tuple[Draw, Theme, Plain] | None = None
         self._version = self._completed = 0
@@ -66,8 +68,13 @@ class Plot(anywidget.AnyWidget):
         found = plain(draw(theme))
         self._shown, self._version = (draw, theme, found), self._version + 1
         text = _json({"theme": theme, "version": self._version, **found.drawn})
-        with self.hold_sync():
+        with self._setting, self.hold_sync():
             self.title, self.height, self.run, self.how, self.spec = found.title, found.height, run, how, text
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """What the page sets. traitlets would lose what another thread sets in the same moment."""
+        with self._setting:
+            super().set_state(sync_data)
 
     def complete(self) -> None:
         """Adds what the figure looks like in the other theme, unless it is there."""
@@ -75,9 +82,11 @@ class Plot(anywidget.AnyWidget):
             return
         version, (draw, theme, shown) = self._version, self._shown
         other = plain(draw("light" if theme == "dark" else "dark"))
+        changes = _json({"version": version, "changes": differences(shown.drawn, other.drawn)})
         if version == self._version:  # else another figure has taken its place meanwhile
             self._completed = version
-            self.other = _json({"version": version, "changes": differences(shown.drawn, other.drawn)})
+            with self._setting:
+                self.other = changes
 
     def on_click(self, heard: Callable[[Click], None]) -> None:
         """Calls `heard` with every click on a mark that has an id; other messages are left out."""
