@@ -1,7 +1,8 @@
 """The surroundings that the fork server gives a rank, and the entries of its members; see `engine.execution.session`.
 
-A member's payload holds job, run_dir, backend, device, reference (the file of the one-process run, or None) and plugins
-(modules to import first), a rank's also rank and program.
+A member's payload holds job, run_dir, backend, device, reference (the file of the one-process run, or None),
+reference_kept (whether it was there before the run) and plugins (modules to import first), a rank's also rank and
+program.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def run_reference(member: MemberContext) -> None:
 def run_floor(member: MemberContext) -> None:
     """Entry of the process that finds how far rounding alone gets from the reference."""
     _plug_in(member)
-    train_in_another_order(member.payload["job"], Path(member.payload["reference"]), member.status, member.emit)
+    path, kept = Path(member.payload["reference"]), member.payload["reference_kept"]
+    train_in_another_order(member.payload["job"], path, kept, member.status, member.emit)
 
 
 def _plug_in(member: MemberContext) -> None:
@@ -102,4 +104,4 @@ class ForkServerRank:
 
     def reference(self) -> Reference:
         """Blocks until the one-process run has written what it found."""
-        return await_reference(Path(self.member.payload["reference"]))
+        return await_reference(Path(self.member.payload["reference"]), self.member.payload["reference_kept"])

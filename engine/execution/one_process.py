@@ -51,10 +51,10 @@ def keep_reference(path: Path, found: Reference) -> None:
         draft.write_bytes(content.getbuffer())
 
 
-def train_in_another_order(job: Job, path: Path, status: RankStatus, emit: Emit) -> None:
+def train_in_another_order(job: Job, path: Path, kept: bool, status: RankStatus, emit: Emit) -> None:
     """Trains the job in one process with its sums in another order and its first weights a last bit apart, and keeps
     how far that is from the reference at `path`: its rounding floor, {losses, grad_norms, moved, param_max_abs_diff,
-    param_max_rel_diff, weights}.
+    param_max_rel_diff, weights}. kept: whether the reference was there before, see `await_reference`.
 
     The last bits stand for the rounding inside a forward, which a split of the batch leaves as it is, and other plans
     do not (a tensor-parallel one adds up every activation in another order).
@@ -63,7 +63,7 @@ def train_in_another_order(job: Job, path: Path, status: RankStatus, emit: Emit)
     runtime, looks, found = _train(other_order(job), start, lambda: status.action(b"rounding floor"))
     status.action(b"waiting for the one-process reference")
     status.awaiting()
-    floor = found | compared(runtime, looks, await_reference(path))
+    floor = found | compared(runtime, looks, await_reference(path, kept))
     emit({"event": "floor", **floor})
     write_floor(path, floor)
 
@@ -84,13 +84,19 @@ def _train(job: Job, start: Source, entering: Callable[[], None]) -> tuple[Runti
     return runtime, looks, found | {"moved": looks.moved(start)}
 
 
-def await_reference(path: Path) -> Reference:
-    """What `train_alone` wrote, now or in an earlier run."""
+def await_reference(path: Path, kept: bool) -> Reference:
+    """What `train_alone` wrote, now or in an earlier run.
+
+    kept: it was there when this run began, so that nobody writes it anew. Raises `RuntimeError` if it is gone, or if
+    it cannot be read.
+    """
     while not path.exists():
+        if kept:
+            raise RuntimeError(f"the kept reference {path} was removed while the run went on: run again")
         time.sleep(0.02)
     try:
-        kept: Reference = torch.load(path, mmap=True)
-        return kept
+        found: Reference = torch.load(path, mmap=True)
+        return found
     except Exception as error:
         path.unlink(missing_ok=True)
         raise RuntimeError(f"the kept reference {path} was damaged and has been removed: run again") from error

@@ -71,12 +71,13 @@ def members(
     nothing. program: what the ranks execute instead of the job's compiled program; it must have been checked. floor:
     whether anybody asks for it.
     """
-    mesh = mesh_of(job)
+    mesh, kept = mesh_of(job), reference is not None and usable(reference)
     common = {
         "job": job,
         "run_dir": str(run_dir),
         "backend": backend.name,
         "reference": str(reference) if reference else None,
+        "reference_kept": kept,
         "plugins": plugged_in(),
     }
     ranks = [
@@ -90,7 +91,7 @@ def members(
     ]  # fmt: skip
     if reference is None:
         return ranks
-    alone = [] if usable(reference) else [_alone("reference", "run_reference", common)]
+    alone = [] if kept else [_alone("reference", "run_reference", common)]
     return ranks + alone + ([] if not floor or kept_floor(reference) else [_alone("floor", "run_floor", common)])
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.communication.comm import Comm, Group
-from engine.execution.one_process import keep_reference
+from engine.execution.one_process import await_reference, keep_reference
 from engine.execution.reference import (
     MOST_STEPS,
     VERSION,
@@ -89,6 +89,11 @@ def test_a_reference_that_is_kept_is_not_trained_again_and_a_damaged_one_is(tmp_
     assert not usable(reference) and not reference.exists()
     assert [m.name for m in members(job, tmp_path, **some)][2:] == ["reference", "floor"]
     assert len(members(job, tmp_path, **some | {"reference": None})) == 2, "without parity nobody trains alone"
+
+
+def test_a_kept_reference_that_is_removed_during_the_run_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="gone.pt was removed while the run went on"):
+        await_reference(tmp_path / "gone.pt", kept=True)
 
 
 def keep(reference: Path, weight: float = 0.5) -> None:
