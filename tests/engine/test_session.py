@@ -92,7 +92,7 @@ def test_a_reference_that_is_kept_is_not_trained_again_and_a_damaged_one_is(tmp_
 
 
 def test_a_kept_reference_that_is_removed_during_the_run_is_named_and_not_waited_for(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="gone.pt was removed while the run went on"):
+    with pytest.raises(RuntimeError, match=r"gone\.pt was removed while the run went on"):
         await_reference(tmp_path / "gone.pt", kept=True)
 
 
