@@ -52,7 +52,8 @@ def test_the_text_of_a_run_may_be_gone() -> None:
         ({"dp": "x"}, "dp='x' is not valid"),
         ({"schedule": ["a"]}, "is not valid"),
         ({"dp": 0}, "dp=0 is too small"),
-        ({"tp": 10**18}, "tp=1000000000000000000 does not divide"),
+        ({"tp": 10**18}, "tp=1000000000000000000 is too large"),
+        ({"tp": 3}, "tp=3 does not divide heads=4"),
         ({"dp": 10**6, "batch": 4 * 10**6}, "1,000,000 ranks are more than the 32,768"),
     ],
 )

@@ -39,7 +39,7 @@ def test_a_terminal_of_few_characters_shows_the_run_and_its_proof(shell: Shell, 
     done = shell("lab show latest", PYTHONIOENCODING=encoding)
     text = done.stdout.decode(encoding)
     assert done.returncode == 0 and not done.stderr
-    assert text.startswith("+ equal to one process: ") and "Memory of each rank" in text and "?" not in text
+    assert text.startswith("+ equal to one process\n") and "Memory of each rank" in text and "?" not in text
 
 
 def test_a_table_keeps_its_width_in_a_terminal_of_few_characters(shell: Shell) -> None:
@@ -82,7 +82,7 @@ def test_forty_columns_show_how_each_run_ended_and_every_number(shell: Shell) ->
     listed = shell("lab runs", COLUMNS="40").stdout.decode().splitlines()
     assert listed[0].split() == ["status", "parity", "run"] and listed[1].split()[:2] == ["finished", "✔"]
     shown = shell("lab show latest", COLUMNS="40").stdout.decode()
-    assert shown.startswith("✔ equal to one process: ") and "…" not in shown.partition("Memory of each rank")[2]
+    assert shown.startswith("✔ equal to one process\n") and "…" not in shown.partition("Memory of each rank")[2]
 
 
 def test_damage_is_still_told_as_damage_where_characters_are_few(shell: Shell, tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_cancelling_leaves_the_prediction_and_says_so(runs: Path) -> None:
 
 def test_the_newest_wish_wins(runs: Path) -> None:
     explorer = lab.explore(dp=2, steps=300, views=("memory",))
-    until(lambda: explorer.panel.state == "running")
+    until(lambda: bool(Store(runs).entries()))
     explorer.turn("zero", 1)
     explorer.turn("zero", 2)
     explorer.turn("dp", 1)
