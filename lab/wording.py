@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -100,7 +101,7 @@ def percent(fraction: float | None) -> str:
 
 def loss_words(loss: float | None) -> str:
     """Four decimals. None, as a summary has it, is a loss that was no number."""
-    return "not a number" if loss is None else f"{loss:.4f}"
+    return "not a number" if loss is None or not math.isfinite(loss) else f"{loss:.4f}"
 
 
 def listed(words: Sequence[str]) -> str:

@@ -72,7 +72,7 @@ def _show_verdict(run: Run) -> None:
         if not behind.open:
             return
         st.write(escaped(verdict.why))
-        st.caption(escaped(f"Closest to their limits: {verdict.numbers}."))
+        st.caption(escaped(verdict.numbers))
         figure(figures.verdict(run, theme=theme()), "microscope", escaped(RULE_IN_WORDS))
 
 

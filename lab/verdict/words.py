@@ -28,6 +28,9 @@ _STATES: dict[State, tuple[str, Tone, str]] = {
     "unmeasured": ("?", "odd", "not judged: its rounding floor was not measured"),
     "none": ("–", "none", "not compared with one process"),
 }
+_SHORT: dict[State, str] = {
+    "equal": "equal", "rounding": "equal", "different": "differs", "diverged": "diverged", "unmeasured": "not judged"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Badge:
     @property
     def short(self) -> str:
         """For a narrow column: ✔ equal."""
-        return "" if self.state == "none" else f"{self.mark} {self.words.split(' ')[0].rstrip(':')}"
+        return "" if self.state == "none" else f"{self.mark} {_SHORT[self.state]}"
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,13 @@ class Verdict:
 
     @property
     def numbers(self) -> str:
-        """All that was judged, with its limits, in one sentence."""
-        return "; ".join(one.words for one in self.judged)
+        """All that was judged, with its limits, in one sentence; "" if nothing was."""
+        if not self.judged:
+            return ""
+        inside = [one.inside for one in self.judged]
+        how = "Closest to their limits" if any(inside) else "Furthest beyond their limits"
+        how += ", or furthest beyond" if any(inside) and not all(inside) else ""
+        return f"{how}: {'; '.join(one.words for one in self.judged)}."
 
 
 def brief(passed: bool | None, state: str | None, step: int | None = None) -> Badge:

@@ -142,7 +142,7 @@ def test_the_microscope_draws_run_floor_and_limit_of_three_quantities_on_log_axe
     assert list(weights["allowed"].y) == pytest.approx([1e-5, 2e-5, 2e-5])
     floor = next(trace for name, trace in weights.items() if name.startswith("rounding floor"))
     assert list(floor.y) == pytest.approx([LEAST, 2e-6, 2e-6])
-    assert list(weights["beyond"].x) == [2]
+    assert list(weights["beyond what is allowed"].x) == [2]
     assert "block1 down.bias" in " ".join(note.text for note in fig.layout.annotations)
     assert "first out: step 2, weights" in fig.layout.title.text
 

@@ -115,7 +115,7 @@ def proof(verdict: Verdict) -> RenderableType:
     line = Text(f"{badge.mark} {badge.words}", style=_TONES[badge.tone])
     below = [Text(verdict.why)]
     below += [Text(verdict.microscope, style="bold")] if verdict.microscope else []
-    below += [Text(f"closest to their limits: {verdict.numbers}. {RULE_IN_WORDS}", style="dim")]
+    below += [Text(f"{verdict.numbers} {RULE_IN_WORDS}".lstrip(), style="dim")]
     return Group(line, Padding(Group(*below), (0, 0, 1, 2)))
 
 
