@@ -94,7 +94,8 @@ COLUMNS = {
     "MFU, %": st.column_config.NumberColumn(format="%.1f"),
     "GB a GPU": st.column_config.NumberColumn(format="%.1f"),
     "Blocks": st.column_config.TextColumn(
-        help="Blocks of the stages, first to last, where a plan cuts the model elsewhere than into equal parts"
+        width=190,
+        help="Blocks of the stages, first to last, where a plan cuts the model elsewhere than into equal parts",
     ),
     "Idle, %": st.column_config.NumberColumn(format="%.1f", help="Pipeline bubble of the busiest rank, estimated"),
 }

@@ -61,7 +61,7 @@ def differing(runs: Sequence[Run]) -> None:
     if not differ:
         st.info("These runs are of the same job: what differs below is this machine.")
         return
-    rows = {escaped(name): [escaped(str(value)) for value in values] for name, values in differ.items()}
+    rows = {escaped(name): [escaped(str(value)) or "none" for value in values] for name, values in differ.items()}
     st.table(pd.DataFrame.from_dict(rows, orient="index", columns=list(LETTERS[: len(runs)])))
 
 

@@ -33,6 +33,7 @@ from lab.wording import (
     seconds,
     shared_cores,
     size_words,
+    unseen_words,
 )
 
 Row = dict[str, Any]
@@ -147,7 +148,12 @@ def _fact_rows(run: Run) -> Iterator[tuple[str, str | Text]]:
         f" {_count(plan.microbatches, 'micro-batch')}",
     )
     if job.fault.bug:
-        yield "fault", Text(f"{job.fault.bug}, put in on purpose", style="bold yellow")
+        yield (
+            "fault",
+            Text(f"{job.fault.bug}, put in on purpose", style="bold yellow").append(
+                f". {unseen}" if (unseen := unseen_words(job.fault.bug)) else ""
+            ),
+        )
     family = "" if job.model.family == Model.family else f"{family_of(job.model).label}: "
     yield "model", f"{family}{size_words(job.model)}"
     if run.status == "simulated":

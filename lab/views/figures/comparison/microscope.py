@@ -41,7 +41,7 @@ def microscope_figure(found: Distances | None, verdict: Verdict, *, theme: Theme
                  "dtick": 1 if len(trace.steps) <= 12 else None, "tickformat": "d"}  # fmt: skip
         fig.update_layout({f"yaxis{suffix}": axis, f"xaxis{suffix}": steps})
         fig.add_annotation(
-            text=f"<b>{_name(trace)}</b>", x=0, xref="paper", xanchor="left", y=_PANELS[i][1], yref="paper",
+            text=_name(trace), x=0, xref="paper", xanchor="left", y=_PANELS[i][1], yref="paper",
             yanchor="bottom", showarrow=False, font={"size": 12, "color": p.ink},
         )  # fmt: skip
     fig.update_layout(legend={"y": -0.12, "yanchor": "top"})
@@ -57,9 +57,9 @@ def _title(verdict: Verdict) -> str:
 def _name(trace: Trace) -> str:
     words = QUANTITIES[trace.quantity]
     if not trace.ranks:
-        return words
+        return f"<b>{words}</b>"
     left = trace.first_beyond() is not None
-    return f"{words}: {trace.unit} {trace.tensor}, {'furthest beyond' if left else 'closest to'} its limit"
+    return f"<b>{words}</b>: {trace.unit} {trace.tensor}, {'furthest beyond' if left else 'closest to'} limit"
 
 
 def _range(shown: Sequence[Trace]) -> tuple[float, float]:
@@ -102,7 +102,7 @@ def _lines(trace: Trace, i: int, p: Palette) -> Iterator[go.Scatter]:
     if left:
         yield go.Scatter(
             x=[trace.steps[at] for at in left], y=[_drawn(trace.off_by[at]) for at in left],
-            name="beyond what is allowed", legendgroup="beyond", mode="markers", hoverinfo="skip",
+            name="beyond what is allowed, or no number", legendgroup="beyond", mode="markers", hoverinfo="skip",
             marker={"symbol": "x-thin-open", "size": 11, "color": p.orange, "line": {"width": 2.5}},
             **axes | {"showlegend": False},
         )  # fmt: skip
