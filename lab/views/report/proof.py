@@ -26,7 +26,8 @@ def parity_badge(run: Reportable) -> Html:
         parts.append(tag("div", tag("strong", what), paragraph(f"because {why}."), class_="badge none"))
         return join(parts)
     lines = [tag("strong", verdict.badge.title), paragraph(verdict.why)]
-    numbers = tag("strong", f"{verdict.microscope}. ") if verdict.microscope else Html("")
+    first = verdict.microscope
+    numbers = tag("strong", f"{first[0].upper()}{first[1:]}. ") if first else Html("")
     lines.append(paragraph(numbers, verdict.numbers))
     return join([*parts, tag("div", *lines, class_=f"badge {verdict.badge.tone}")])
 
