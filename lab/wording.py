@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.job.axes import AXES
+from engine.job.bugs import BUGS
 from engine.job.schedules import SCHEDULES
 from engine.model.family import family_of
 from engine.program.streams import STREAMS
@@ -51,6 +53,17 @@ def schedule_words(name: str) -> str:
 def fault_words(bug: str) -> str:
     """The mark of a run with a fault that was put into it: with the fault 'same-data'; "" where there is none."""
     return f"with the fault {bug!r}" if bug else ""
+
+
+def fault_told(bug: str) -> str:
+    """As sentences: Run with the fault 'same-data', put in on purpose. "" where there is none."""
+    return f"Run {fault_words(bug)}, put in on purpose. {unseen_words(bug)}".rstrip() if bug else ""
+
+
+def unseen_words(bug: str) -> str:
+    """What tells a fault that the comparison with one process cannot see; "" of one that it can."""
+    seen_in = BUGS[bug].seen_in if bug in BUGS else ""
+    return f"The comparison with one process cannot see it; only the {seen_in} tell." if seen_in else ""
 
 
 _SIZES = {"layers": "{} layers", "hidden": "hidden {}", "heads": "{} heads"}
@@ -100,7 +113,7 @@ def percent(fraction: float | None) -> str:
 
 def loss_words(loss: float | None) -> str:
     """Four decimals. None, as a summary has it, is a loss that was no number."""
-    return "not a number" if loss is None else f"{loss:.4f}"
+    return "not a number" if loss is None or not math.isfinite(loss) else f"{loss:.4f}"
 
 
 def listed(words: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from dashboard.page.query_params import choose
 from dashboard.page.render import escaped
 from engine.job.errors import JobRefused
 from engine.job.job import Job
+from engine.planner.explain import in_runs
 from engine.planner.result import Candidate, Search
 from engine.prediction.published_models import PRESETS, preset
 from lab.running.downscale import scaled_down, what_changed
@@ -76,6 +77,7 @@ def _row(one: Candidate) -> dict[str, Any]:
         "GB a GPU": one.bytes / 1e9,
         "Schedule": p.schedule if p.pp > 1 else "",
         "Chunks": p.chunks,
+        "Blocks": in_runs(p.partition) if p.partition and p.pp > 1 else "",
         "ZeRO": p.zero,
         "Micro-batch": one.job.microbatch_size,
         "Micro-batches": p.microbatches,
@@ -91,6 +93,10 @@ COLUMNS = {
     "How": st.column_config.TextColumn(help="The best few are replayed, and stand before those that are estimated"),
     "MFU, %": st.column_config.NumberColumn(format="%.1f"),
     "GB a GPU": st.column_config.NumberColumn(format="%.1f"),
+    "Blocks": st.column_config.TextColumn(
+        width=190,
+        help="Blocks of the stages, first to last, where a plan cuts the model elsewhere than into equal parts",
+    ),
     "Idle, %": st.column_config.NumberColumn(format="%.1f", help="Pipeline bubble of the busiest rank, estimated"),
 }
 
@@ -104,17 +110,19 @@ def _results(found: Search) -> Candidate:
         st.metric("Fastest step", f"{best.seconds:.3g} s")
         st.metric("MFU", percent(best.mfu))
     shown = found.ranked[:20]
+    rows = pd.DataFrame([_row(one) for one in shown])
     chosen = st.dataframe(
-        pd.DataFrame([_row(one) for one in shown]),
+        rows,
         key="plans",
         on_select="rerun",
         selection_mode="single-row",
         hide_index=True,
         column_config=COLUMNS,
+        column_order=[str(name) for name in rows if name != "Blocks" or rows[name].any()],
         alt="Plans that fit, the fastest first",
     )
-    rows = [row for row in chosen.selection.rows if row < len(shown)]
-    return shown[rows[0]] if rows else best
+    picked = [row for row in chosen.selection.rows if row < len(shown)]
+    return shown[picked[0]] if picked else best
 
 
 def _why(found: Search) -> None:

@@ -97,17 +97,25 @@ def notes(run_id: str) -> Notes:
 
 def called(info: RunInfo) -> str:
     """What a run is called in lists: its own name, or its plan, with the time that tells it from others."""
+    return f"{own_name(info) or plan_words(info.job)} · {when(info)}"
+
+
+def own_name(info: RunInfo) -> str:
+    """The name that somebody gave a run, with the fault that was put into it: a name must not hide that."""
     found = notes(info.id).name
-    return f"{found or plan_words(info.job)} · {when(info)}"
+    return found and f"{found}{_fault(info.job)}"
 
 
 def plan_words(job: dict[str, Any]) -> str:
     """dp=2 tp=2 pp=2 · ZeRO-1 · 1F1B."""
     if not job:
         return "unknown plan"
-    fault = f" · {fault_words(job['bug'])}" if job.get("bug") else ""
     degrees = degrees_words(stored_degrees(job))
-    return f"{degrees} · ZeRO-{job['zero']} · {schedule_words(job['schedule'])}{fault}"
+    return f"{degrees} · ZeRO-{job['zero']} · {schedule_words(job['schedule'])}{_fault(job)}"
+
+
+def _fault(job: dict[str, Any]) -> str:
+    return f" · {fault_words(job['bug'])}" if job.get("bug") else ""
 
 
 def when(info: RunInfo) -> str:

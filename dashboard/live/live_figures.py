@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -9,7 +11,7 @@ from engine.recording.tables import CATEGORIES, CATEGORY_WORDS
 from lab.live import TOTAL, Snapshot
 from lab.views.figures.memory.memory import category_colours
 from lab.views.figures.style.palette import Theme, figure, palette
-from lab.wording import nbytes, unit
+from lab.wording import loss_words, nbytes, unit
 
 MOST_POINTS = 1000
 """Of a curve; a long one is thinned evenly, its newest point kept."""
@@ -84,8 +86,8 @@ def losses_figure(now: Snapshot, theme: Theme) -> go.Figure:
 
 def _loss_title(now: Snapshot) -> str:
     last = now.steps[-1]
-    words = f"Loss {last.loss:.4f} after {len(now.steps):,} step{'s' * (len(now.steps) > 1)}"
-    if last.step < len(now.reference_losses):
+    words = f"Loss {loss_words(last.loss)} after {len(now.steps):,} step{'s' * (len(now.steps) > 1)}"
+    if last.step < len(now.reference_losses) and math.isfinite(last.loss - now.reference_losses[last.step]):
         off = abs(last.loss / now.reference_losses[last.step] - 1)
         return f"{words}, {off:.1e} relative from one process"
     return words

@@ -20,7 +20,7 @@ from lab.launcher.queue import Launch
 from lab.live import Snapshot
 from lab.views.timeline import timeline_data
 from lab.views.timeline.streamlit import drawn, timeline
-from lab.wording import nbytes, seconds
+from lab.wording import loss_words, nbytes, seconds
 
 EVERY = 1.0
 """Seconds between two looks."""
@@ -42,7 +42,7 @@ def show(wish: Wish, goes_on: bool, live: bool) -> None:
         _waits(queue().get(wish.run_id))
         return
     with of_run(wish.run_id):
-        _headline(now, wish.queued and queue().get(wish.run_id).cancelling)
+        _headline(now, queue().get(wish.run_id) if wish.queued else None)
         _draw(now, live)
 
 
@@ -65,19 +65,23 @@ def _waits(launch: Launch) -> None:
     """A run whose turn has not come."""
     before = [other.id for other in queue().active()].index(launch.id) if launch.state == "queued" else 0
     words = f"It waits for {before} before it: runs take turns for the cores." if before else "It is next."
-    st.info(escaped(launch.message or words), title="In the queue", icon=":material/hourglass_empty:")
+    st.info(escaped(_sentence(launch.message) or words), title="In the queue", icon=":material/hourglass_empty:")
 
 
-def _headline(now: Snapshot, cancelling: bool) -> None:
+def _headline(now: Snapshot, launch: Launch | None) -> None:
+    """launch: of a run that the queue carries out."""
     info = now.info
     plan = escaped(cached_runs.plan_words(info.job))
     if now.problem:
         st.error(in_markdown(now.problem), title="This run cannot be read")
     elif info.status == "running":
+        cancelling = launch is not None and launch.cancelling
         st.progress(
             min(len(now.steps) / max(1, now.steps_wanted), 1.0),
             "Ending its processes …" if cancelling else f"{plan} · step {len(now.steps):,} of {now.steps_wanted:,}",
         )
+        if launch is not None and launch.message and not cancelling:
+            st.warning(escaped(_sentence(launch.message)), title="This run does not go on")
     elif info.status == "simulated":
         st.info(f"{plan}: simulated, so nothing goes on here.")
     elif info.status == "finished":
@@ -96,13 +100,19 @@ def _ending(now: Snapshot) -> str:
     return now.info.message.strip() or "Its folder does not say why."
 
 
+def _sentence(message: str) -> str:
+    """A message of the queue, which begins without a capital."""
+    text = message.strip().rstrip(".")
+    return text and f"{text[0].upper()}{text[1:]}."
+
+
 def _numbers(now: Snapshot) -> None:
     last = now.steps[-1] if now.steps else None
     peaks = [most.get("total", 0) for most in now.memory_peak.values()]
     moved = sum(ranks[0] for ranks in now.bytes_so_far.values() if ranks)
     facts = {
         f"Steps of {now.steps_wanted:,}": f"{len(now.steps):,}",
-        "Loss": "–" if last is None else f"{last.loss:.4f}",
+        "Loss": "–" if last is None else loss_words(last.loss),
         "Tokens a second": "–" if now.tokens_per_second is None else f"{now.tokens_per_second:,.0f}",
         "Peak memory": nbytes(max(peaks)) if peaks else "–",
         "Moved by rank 0": nbytes(moved),

@@ -12,7 +12,18 @@ import streamlit as st
 
 from dashboard.data import cached_runs
 from dashboard.page.render import ROOM, escaped, figure, theme
-from lab.analysis.comparison.lines import LETTERS, MARKS, MARKS_IN_WORDS, Line, lines, names, settings, table
+from lab.analysis.comparison.lines import (
+    AGAINST_ONE_PROCESS,
+    LETTERS,
+    MARKS,
+    MARKS_IN_WORDS,
+    Line,
+    lines,
+    names,
+    settings,
+    table,
+    verdicts,
+)
 from lab.analysis.comparison.text import explain
 from lab.facade import Run
 from lab.views import figures
@@ -25,7 +36,7 @@ Window = tuple[float, float]
 
 def titles(runs: Sequence[Run]) -> list[str]:
     """A, B… with the name that somebody gave the run, or else its plan and what differs."""
-    own = [cached_runs.notes(run.id).name for run in runs]
+    own = [cached_runs.own_name(run.info) for run in runs]
     return [f"{LETTERS[i]}: {own[i]}" if own[i] else name for i, name in enumerate(names(runs))]
 
 
@@ -50,13 +61,17 @@ def differing(runs: Sequence[Run]) -> None:
     if not differ:
         st.info("These runs are of the same job: what differs below is this machine.")
         return
-    rows = {escaped(name): [escaped(str(value)) for value in values] for name, values in differ.items()}
+    rows = {escaped(name): [escaped(str(value)) or "none" for value in values] for name, values in differ.items()}
     st.table(pd.DataFrame.from_dict(rows, orient="index", columns=list(LETTERS[: len(runs)])))
 
 
 def deltas(runs: Sequence[Run]) -> None:
     """Every quantity of each run, and its difference from the baseline: absolute, relative, better or worse."""
-    found = {line.name: _row(line, len(runs)) for line in _told_once(lines(runs), runs)}
+    badges = [escaped(badge.short) or "–" for badge in verdicts(runs)]
+    judged = (
+        {AGAINST_ONE_PROCESS: [badges[0], *(words for badge in badges[1:] for words in (badge, ""))]} if badges else {}
+    )
+    found = judged | {line.name: _row(line, len(runs)) for line in _told_once(lines(runs), runs)}
     columns = ["A, baseline", *[words for i in range(1, len(runs)) for words in (LETTERS[i], f"{LETTERS[i]} − A")]]
     st.table(pd.DataFrame.from_dict(found, orient="index", columns=columns))
     st.caption(MARKS_IN_WORDS)

@@ -20,6 +20,7 @@ from lab.store.stored_run import RunCorrupt
 from lab.verdict import RULE_IN_WORDS
 from lab.views import figures
 from lab.views.timeline.streamlit import TimelineState
+from lab.wording import fault_told
 
 MEASURED = ""
 """In place of a cluster's name: the times measured here."""
@@ -58,6 +59,8 @@ def choose_run(*, ranks: bool = True, steps: bool = False) -> Chosen:
         downloads(key, shown, cluster)
     if infos[run_id].status in ("failed", "killed", "stopped"):
         st.warning(f"This run {in_markdown(_ended(run))} What it did before is shown.")
+    if run.job.fault.bug:
+        st.info(escaped(fault_told(run.job.fault.bug)), icon=":material/bug_report:")
     if run.status == "finished":
         _show_verdict(run)
     return Chosen(key, shown, cluster, rank, step)
@@ -72,7 +75,7 @@ def _show_verdict(run: Run) -> None:
         if not behind.open:
             return
         st.write(escaped(verdict.why))
-        st.caption(escaped(f"Closest to their limits: {verdict.numbers}."))
+        st.caption(escaped(verdict.numbers))
         figure(figures.verdict(run, theme=theme()), "microscope", escaped(RULE_IN_WORDS))
 
 

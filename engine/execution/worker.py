@@ -139,7 +139,7 @@ def compared(runtime: Runtime, looks: WeightLooks, reference: Reference) -> dict
     step.
     """
     weights: dict[str, Tensor] = reference["weights"]
-    scale = max(float(w.abs().max()) for w in weights.values())
+    scale = _scale(reference)
     sampled = looks.off_by(reference["samples"]) if reference["samples"] else {}
     unseen: list[float | None] = [None] * len(looks.steps)
     off_by: dict[str, list[float | None]] = {}
@@ -151,6 +151,17 @@ def compared(runtime: Runtime, looks: WeightLooks, reference: Reference) -> dict
             early = [None if x is None else x / scale for x in sampled.get(name, unseen)]
             off_by[name] = [*early[:-1], float(apart[part].max()) / scale]
     return {"param_max_abs_diff": worst, "param_max_rel_diff": worst / scale, "weights": off_by}
+
+
+def _scale(reference: Reference) -> float:
+    """The model's largest weight after the last step; of a training that diverged, which leaves none that is a number,
+    the largest that was looked at in the last step that left only numbers, or NaN."""
+    largest = torch.stack([w.abs().max().float() for w in reference["weights"].values()]).max()
+    if largest.isfinite() or not reference["samples"]:
+        return float(largest)
+    looked = torch.stack([seen.abs().amax(dim=1) for seen in reference["samples"].values()]).amax(dim=0)
+    kept = looked[looked.isfinite()]
+    return float(kept[-1]) if len(kept) else math.nan
 
 
 def _larger(a: float, b: float) -> float:

@@ -40,6 +40,10 @@ _LOOK = 0.1  # seconds between looks while waiting
 CANCELLED_EARLY = "cancelled before it began"
 UNANSWERED = "stopped by the user; the process that carried it out did not answer and was ended"
 STOPPED = "the process that carries it out is stopped by a signal, as SIGSTOP does: let it continue, or cancel this run"
+HELD_UP = (
+    "the process that carries out the runs before it is stopped by a signal, as SIGSTOP does: let it continue, or"
+    " cancel the run that it is at"
+)
 KILLED = "the process that carried it out was killed, and the run with it"
 
 
@@ -233,9 +237,13 @@ class LaunchQueue:
     def _message(self, info: RunInfo) -> str:
         """Why it ended as it did, why it still waits, or why it does not go on."""
         if info.status == "queued":
-            return info.message or why_none_starts(self.store.root)
-        worker = self._markers.worker_of(info.id) if info.status == "running" else None
-        return STOPPED if worker is not None and worker.is_stopped() else info.message
+            held_up = any(map(self._stands_still, self._markers.taken("busy")))
+            return info.message or why_none_starts(self.store.root) or (HELD_UP if held_up else "")
+        return STOPPED if info.status == "running" and self._stands_still(info.id) else info.message
+
+    def _stands_still(self, run_id: str) -> bool:
+        worker = self._markers.worker_of(run_id)
+        return worker is not None and worker.is_stopped()
 
 
 def _steps_so_far(folder: Path) -> int:

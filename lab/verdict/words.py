@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -28,6 +29,9 @@ _STATES: dict[State, tuple[str, Tone, str]] = {
     "unmeasured": ("?", "odd", "not judged: its rounding floor was not measured"),
     "none": ("–", "none", "not compared with one process"),
 }
+_SHORT: dict[State, str] = {
+    "equal": "equal", "rounding": "equal", "different": "differs", "diverged": "diverged", "unmeasured": "not judged"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Badge:
     @property
     def short(self) -> str:
         """For a narrow column: ✔ equal."""
-        return "" if self.state == "none" else f"{self.mark} {self.words.split(' ')[0].rstrip(':')}"
+        return "" if self.state == "none" else f"{self.mark} {_SHORT[self.state]}"
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,13 @@ class Verdict:
 
     @property
     def numbers(self) -> str:
-        """All that was judged, with its limits, in one sentence."""
-        return "; ".join(one.words for one in self.judged)
+        """All that was judged, with its limits, in one sentence; "" if nothing was."""
+        if not self.judged:
+            return ""
+        inside = [one.inside for one in self.judged]
+        how = "Closest to their limits" if any(inside) else "Furthest beyond their limits"
+        how += ", or furthest beyond" if any(inside) and not all(inside) else ""
+        return f"{how}: {'; '.join(one.words for one in self.judged)}."
 
 
 def brief(passed: bool | None, state: str | None, step: int | None = None) -> Badge:
@@ -100,7 +109,7 @@ def brief(passed: bool | None, state: str | None, step: int | None = None) -> Ba
 def verdict_of(parity: Row) -> Verdict:
     """The verdict of a record as `lab.verdict.rule.judged` makes it, or one of before there were states."""
     badge = brief(parity.get("passed"), parity.get("state"), parity.get("first_step_out"))
-    judged = tuple(_judged(parity)) if parity.get("limits") else tuple(_judged_before(parity, badge))
+    judged = tuple(_judged(parity)) if parity.get("limits") is not None else tuple(_judged_before(parity, badge))
     return Verdict(badge, " ".join(_why(badge, parity, judged)), judged, _microscope(parity))
 
 
@@ -187,7 +196,7 @@ def _microscope(parity: Row) -> str:
 
 def apart(value: float | None, limit: float) -> tuple[str, str]:
     """Both in words, with as many digits as it takes to tell which is more."""
-    if value is None:
+    if value is None or math.isnan(value):
         return "not a number", tiny(limit)
     for digits in range(1, 17):  # 17 tell every number apart
         words = tiny(value, digits), tiny(limit, digits)
@@ -197,4 +206,4 @@ def apart(value: float | None, limit: float) -> tuple[str, str]:
 
 
 def tiny(value: float | None, digits: int = 1) -> str:
-    return "not a number" if value is None else "0" if value == 0 else f"{value:.{digits}e}"
+    return "not a number" if value is None or math.isnan(value) else "0" if value == 0 else f"{value:.{digits}e}"

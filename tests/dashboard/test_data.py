@@ -9,6 +9,7 @@ from dashboard.data import cached_runs
 from engine.job.job import Job
 from engine.recording.live_files import live_path
 from lab.store.clusters import cluster_folder
+from lab.store.notes import write_notes
 from lab.store.store import Store
 
 
@@ -47,3 +48,9 @@ def test_on_a_cluster_that_has_changed_a_run_is_replayed_anew(store: Store) -> N
     before = step_seconds()
     mine.write_text(text.replace("fp32 = 6.005e+08", "fp32 = 6.005e+07"), encoding="utf-8")
     assert step_seconds() > 2 * before, "a tenth of the FLOP/s"
+
+
+def test_the_name_that_somebody_gave_a_run_hides_no_fault(empty: Store) -> None:
+    info = empty.create(Job.from_options(dp=2, bug="same-data"), ())
+    write_notes(empty.folder(info.id), name="mine")
+    assert "mine · with the fault 'same-data'" in cached_runs.called(info)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from typing import Any
 
@@ -201,3 +202,18 @@ def test_the_planner_lists_plans_that_fit_and_says_why_others_do_not(empty: Stor
     pure = {"fix tp": "1", "fix pp": "1", "fix zero": "0"}
     assert "fits nowhere" in words(visit("planner", model="gpt3-175b", on="a100-dgx", gpus="1024", **pure))
     assert "is more than the" in words(visit("planner", model="gpt3-175b", on="toy-2x4", gpus="1024")).replace("\\", "")
+
+
+def test_the_planner_shows_partitions_where_some_plan_has_its_own(empty: Store, visit: Visit) -> None:
+    def blocks(pp: str) -> list[str]:
+        table = visit("planner", model="example-12-layer", on="a100-dgx", gpus="8", **{"fix pp": pp}).dataframe[0]
+        return list(table.value["Blocks"]) if "Blocks" in table.proto.column_order else []
+
+    own = [row for row in blocks("8") if row]
+    assert own and all(sum(_blocks(word) for word in row.split(" + ")) == 12 for row in own), own
+    assert not blocks("1"), "one stage has nothing to cut"
+
+
+def _blocks(word: str) -> int:
+    """3 × 2 → 6."""
+    return math.prod(int(number) for number in word.split(" × "))

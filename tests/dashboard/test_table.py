@@ -68,3 +68,10 @@ def test_a_message_of_a_megabyte_does_not_make_the_table_one() -> None:
 
 def test_no_runs_make_an_empty_table_with_its_columns() -> None:
     assert len(frame([])) == 0 and "Status" in frame([]).columns
+
+
+def test_a_fault_and_the_verdict_stand_before_the_numbers() -> None:
+    row = frame([listed("a", dp=2, bug="same-data")]).iloc[0]
+    assert row["Fault"] == "same-data" and frame(RUNS)["Fault"].tolist() == ["", "", ""]
+    columns = list(row.index)
+    assert max(map(columns.index, ("Fault", "One process"))) < columns.index("Step, ms")

@@ -74,3 +74,16 @@ def test_a_corrupt_run_is_told_with_its_reason(pair: list[str], capsys: pytest.C
     (Path("runs") / pair[0] / "run.json").write_text("{")
     assert main(["compare", *pair]) == 1
     assert f"run {pair[0]} is corrupt: run.json cannot be read" in capsys.readouterr().err
+
+
+def test_what_is_compared_says_whether_it_equals_one_process_and_which_fault_it_has(
+    pretended: PretendedLaunch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [lab.run(dp=2), lab.run(dp=2, zero=1, bug="same-data")]
+    capsys.readouterr()
+    assert main(["compare", *(run.id for run in runs)]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert f"came out A B against one process {runs[0].badge.short} {runs[1].badge.short}" in words
+    assert main(["compare", "--json", *(run.id for run in runs)]) == 0
+    assert one_object(capsys.readouterr().out)["one_process"] == [run.badge.state for run in runs]
+    assert lines.names(runs)[1].endswith("with the fault 'same-data'") and "fault" not in lines.names(runs)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import lab
 from engine.execution.one_process import keep_reference
 from engine.execution.reference import kept_floor, write_floor
 from engine.execution.weight_samples import chosen
+from engine.execution.worker import _scale
 from engine.job.job import Job
 from engine.model.params import unit_params
 from engine.model.units import compute_units
@@ -142,7 +144,7 @@ def test_the_microscope_draws_run_floor_and_limit_of_three_quantities_on_log_axe
     assert list(weights["allowed"].y) == pytest.approx([1e-5, 2e-5, 2e-5])
     floor = next(trace for name, trace in weights.items() if name.startswith("rounding floor"))
     assert list(floor.y) == pytest.approx([LEAST, 2e-6, 2e-6])
-    assert list(weights["beyond"].x) == [2]
+    assert list(weights["beyond what is allowed, or no number"].x) == [2]
     assert "block1 down.bias" in " ".join(note.text for note in fig.layout.annotations)
     assert "first out: step 2, weights" in fig.layout.title.text
 
@@ -156,3 +158,19 @@ def test_what_is_no_number_is_drawn_above_all() -> None:
 def test_a_run_without_distances_by_step_gets_a_sentence() -> None:
     fig = microscope_figure(None, verdict_of({"passed": True}))
     assert not fig.data and "was not kept" in fig.layout.annotations[0].text
+
+
+def test_a_mark_beyond_the_limit_is_explained_once_and_its_panel_says_furthest() -> None:
+    fig = drawn((0.0, 1e-7, 3e-3), (0.0,) * 3)
+    assert [trace.yaxis for trace in fig.data if trace.name.startswith("beyond") and trace.showlegend] == ["y3"]
+    assert "furthest beyond" in fig.layout.annotations[-1].text
+    assert "closest to" in drawn((0.0,) * 3, (0.0,) * 3).layout.annotations[-1].text
+
+
+def test_weights_of_a_training_that_diverged_are_told_until_then_by_their_size_at_the_time() -> None:
+    """The last weights of a training that diverged are no numbers, and give no scale."""
+    nothing = torch.full((2,), math.nan)
+    samples = {"a": torch.tensor([[1.0, -2.0], [3.0, math.nan]]), "b": torch.tensor([[0.5], [math.inf]])}
+    assert _scale({"weights": {"a": nothing, "b": nothing}, "samples": samples}) == 2.0
+    assert _scale({"weights": {"a": torch.tensor([1.0, -7.0])}, "samples": samples}) == 7.0
+    assert math.isnan(_scale({"weights": {"a": nothing}, "samples": {}}))

@@ -158,3 +158,33 @@ def test_whether_it_passed_follows_from_the_state_alone() -> None:
     assert brief(False, "rounding", 7).passed is True and brief(True, "different").passed is False
     assert brief(None, "equal").passed is True and brief(True, "no state").state == "unmeasured"
     assert brief(True, "rounding", 7).title == "≈ Equal until rounding grew (step 7)"
+
+
+@pytest.mark.parametrize(
+    ("state", "short"),
+    [
+        ("equal", "✔ equal"), ("rounding", "≈ equal"), ("different", "✘ differs"), ("diverged", "! diverged"),
+        ("unmeasured", "? not judged"), ("none", ""),
+    ],
+)  # fmt: skip
+def test_a_narrow_column_says_each_state_in_words_that_tell_it(state: str, short: str) -> None:
+    assert brief(None, state).short == short
+
+
+@pytest.mark.parametrize(
+    ("run", "begins"),
+    [
+        ([2.0, 2.0, 2.0], "Closest to their limits: loss"),
+        ([2.0, 2.1, 2.0], "Closest to their limits, or furthest beyond: loss"),
+    ],
+)
+def test_numbers_beyond_their_limits_are_not_called_close_to_them(run: list[float], begins: str) -> None:
+    assert verdict_of(judged(distances(run, [2.0] * 3))).numbers.startswith(begins)
+
+
+def test_where_all_are_beyond_their_limits_or_none_was_judged_the_numbers_say_so() -> None:
+    far = replace(distances([2.1] * 3, [2.0] * 3), weights=(), grad_norm=Curve((2.0,) * 3, (1.0,) * 3, (1.0,) * 3))
+    assert verdict_of(judged(far)).numbers.startswith("Furthest beyond their limits: loss")
+    lost = Curve((NAN,) * 3, (NAN,) * 3, (NAN,) * 3)
+    nothing = replace(far, loss=lost, grad_norm=lost, param=NAN)
+    assert verdict_of(judged(nothing)).numbers == ""

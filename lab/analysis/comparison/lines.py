@@ -12,9 +12,11 @@ from engine.recording.tables import CATEGORY_WORDS
 from lab.analysis import CAUSES, PART_NAMES
 from lab.analysis.comparison.run_metrics import Facts, bubble, facts, step_seconds
 from lab.analysis.recorded_run import RecordedRun
-from lab.wording import axis_name, axis_order, mesh_words, nbytes, percent, seconds
+from lab.verdict import Badge, verdict_of
+from lab.wording import axis_name, axis_order, fault_words, mesh_words, nbytes, percent, seconds
 
 __all__ = [
+    "AGAINST_ONE_PROCESS",
     "CATEGORY_NAMES",
     "LETTERS",
     "MARKS",
@@ -28,6 +30,7 @@ __all__ = [
     "settings",
     "step_seconds",
     "table",
+    "verdicts",
 ]
 
 MOST_COMPARED = 6
@@ -41,6 +44,8 @@ Better = Literal["lower", "higher"]
 Verdict = Literal["better", "worse", "same", ""]
 MARKS = {"better": "✔", "worse": "✘", "noise": "≈"}
 """Of what `Line.judged` says, wherever a comparison is shown."""
+AGAINST_ONE_PROCESS = "against one process"
+"""The head of the row of `verdicts`."""
 MARKS_IN_WORDS = "✔ better, ✘ worse than A; ≈ within the noise between the runs' own steps"
 
 
@@ -152,8 +157,16 @@ def names(runs: Sequence[RecordedRun]) -> list[str]:
 def _name(i: int, run: RecordedRun, differ: dict[str, tuple[Any, ...]]) -> str:
     plan = run.job.plan
     shape = mesh_words(plan)
-    own = [f"{option}={values[i]}" for option, values in differ.items() if option != "axes" and option not in AXES]
-    return f"{LETTERS[i]}: {', '.join([shape, *own[:MOST_NAMED]])}"
+    told = {option: values[i] for option, values in differ.items() if option not in ("axes", "bug", *AXES.names)}
+    own = [f"{option}={value}" for option, value in told.items()]
+    fault = [fault_words(run.job.fault.bug)] if run.job.fault.bug else []
+    return f"{LETTERS[i]}: {', '.join([shape, *own[:MOST_NAMED], *fault])}"
+
+
+def verdicts(runs: Sequence[RecordedRun]) -> tuple[Badge, ...]:
+    """Of each run, whether it equals one process; () if none was compared with it: a wrong run wins no comparison."""
+    found = tuple(verdict_of(run.summary.get("parity") or {}).badge for run in runs)
+    return found if any(badge.state != "none" for badge in found) else ()
 
 
 def lines(runs: Sequence[RecordedRun]) -> list[Line]:

@@ -12,7 +12,7 @@ from rich.text import Text
 from engine.job.bugs import BUGS, Bug
 from engine.job.job import Job
 from lab.cli.commands.run import OK, console
-from lab.wording import command_line
+from lab.wording import command_line, unseen_words
 
 
 def bugs(args: Namespace) -> int:
@@ -38,7 +38,7 @@ def _print(screen: Console) -> None:
     for bug in BUGS:
         told = Text(f"{bug.sentence}\n").append(f"First seen: {bug.first}.\n")
         if bug.seen_in:
-            told.append(f"The comparison with one process passes; only the {bug.seen_in} tell.\n")
+            told.append(f"{unseen_words(bug.name)}\n")
         told.append(command_line(Job.from_options(bug=bug.name, **bug.options)), style="dim")
         table.add_row(Text(bug.name, style="bold"), told)
     screen.print(table, highlight=False)

@@ -54,6 +54,7 @@ def _as_json(named: Sequence[Run], runs: Sequence[Run], sentences: list[str], cl
         "status": [run.status for run in named],
         "cluster": cluster,
         "settings": {name: list(values) for name, values in comparing.settings(runs).items()},
+        "one_process": [run.badge.state for run in named],
         "lines": comparing.table(runs),
         "sentences": sentences,
     }
@@ -69,7 +70,8 @@ def _parts(named: Sequence[Run], runs: Sequence[Run], sentences: Sequence[str]) 
     differ = comparing.settings(runs)
     if differ:
         yield Padding(_settings(differ, len(runs)), (1, 0, 0, 0))
-    yield Padding(_lines(comparing.lines(runs), len(runs)), (1, 0, 0, 0))
+    came_out = _lines(comparing.lines(runs), [badge.short or "–" for badge in comparing.verdicts(named)], len(runs))
+    yield Padding(came_out, (1, 0, 0, 0))
     yield Text(comparing.MARKS_IN_WORDS, style="dim")
     yield Text("")
     yield from (Text(sentence) for sentence in sentences)
@@ -94,8 +96,12 @@ def _settings(differ: dict[str, tuple[Any, ...]], count: int) -> Table:
     return table
 
 
-def _lines(lines: Sequence[Line], count: int) -> Table:
+def _lines(lines: Sequence[Line], verdicts: Sequence[str], count: int) -> Table:
+    from lab.analysis.comparison.lines import AGAINST_ONE_PROCESS
+
     table = _table("came out", count)
+    if verdicts:
+        table.add_row(AGAINST_ONE_PROCESS, *verdicts)
     for line in lines:
         table.add_row(line.name, *(_cell(line, i) for i in range(count)))
     return table

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColu
 from rich.progress import Progress as Bar
 
 from lab.running.execution import Progress
+from lab.wording import loss_words
 
 PLAIN_LINES = 20  # at most about this many steps are reported where lines cannot be overwritten
 
@@ -79,4 +80,4 @@ def words(progress: Progress) -> str:
             return f"{count} connected"
         case "finishing":
             return "putting the numbers together"
-    return f"loss {progress.loss:.4f}  {progress.tokens_per_second:,.0f} tokens/s"
+    return f"loss {loss_words(progress.loss)}  {progress.tokens_per_second:,.0f} tokens/s"

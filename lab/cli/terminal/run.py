@@ -33,6 +33,7 @@ from lab.wording import (
     seconds,
     shared_cores,
     size_words,
+    unseen_words,
 )
 
 Row = dict[str, Any]
@@ -115,7 +116,7 @@ def proof(verdict: Verdict) -> RenderableType:
     line = Text(f"{badge.mark} {badge.words}", style=_TONES[badge.tone])
     below = [Text(verdict.why)]
     below += [Text(verdict.microscope, style="bold")] if verdict.microscope else []
-    below += [Text(f"closest to their limits: {verdict.numbers}. {RULE_IN_WORDS}", style="dim")]
+    below += [Text(f"{verdict.numbers} {RULE_IN_WORDS}".lstrip(), style="dim")]
     return Group(line, Padding(Group(*below), (0, 0, 1, 2)))
 
 
@@ -147,7 +148,12 @@ def _fact_rows(run: Run) -> Iterator[tuple[str, str | Text]]:
         f" {_count(plan.microbatches, 'micro-batch')}",
     )
     if job.fault.bug:
-        yield "fault", Text(f"{job.fault.bug}, put in on purpose", style="bold yellow")
+        yield (
+            "fault",
+            Text(f"{job.fault.bug}, put in on purpose", style="bold yellow").append(
+                f". {unseen}" if (unseen := unseen_words(job.fault.bug)) else ""
+            ),
+        )
     family = "" if job.model.family == Model.family else f"{family_of(job.model).label}: "
     yield "model", f"{family}{size_words(job.model)}"
     if run.status == "simulated":

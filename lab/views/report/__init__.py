@@ -19,7 +19,7 @@ from lab.views.report.html import Html, join, paragraph, tag
 from lab.views.report.reportable import Reportable, is_simulated
 from lab.views.report.words import DEFINITIONS, OF_REAL_RUNS, job_in_words
 from lab.views.timeline.joiner import script
-from lab.wording import command_line, fault_words, mesh_words
+from lab.wording import command_line, fault_told, mesh_words
 
 __all__ = ["Reportable", "report_html", "write_report"]
 
@@ -95,7 +95,7 @@ def _header(run: Reportable, compared: bool) -> Html:
         paragraph(job_in_words(run.job, is_simulated(run), by_hand)),
         tag("pre", command, tabindex=0, aria_label="Command that runs this job again"),
         *(paragraph(note, class_="faint") for note in notes(run.job)),
-        *([paragraph(tag("strong", f"Run {fault_words(bug)}, put in on purpose."))] if bug else []),
+        *([paragraph(tag("strong", fault_told(bug)))] if bug else []),
         proof.parity_badge(run),
         proof.key_numbers(run),
         tag("nav", tag("ul", *links), aria_label="Parts of this report"),

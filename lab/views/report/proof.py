@@ -26,8 +26,9 @@ def parity_badge(run: Reportable) -> Html:
         parts.append(tag("div", tag("strong", what), paragraph(f"because {why}."), class_="badge none"))
         return join(parts)
     lines = [tag("strong", verdict.badge.title), paragraph(verdict.why)]
-    numbers = tag("strong", f"{verdict.microscope}. ") if verdict.microscope else Html("")
-    lines.append(paragraph(numbers, f"Closest to their limits: {verdict.numbers}."))
+    first = verdict.microscope
+    numbers = tag("strong", f"{first[0].upper()}{first[1:]}. ") if first else Html("")
+    lines.append(paragraph(numbers, verdict.numbers))
     return join([*parts, tag("div", *lines, class_=f"badge {verdict.badge.tone}")])
 
 
@@ -35,7 +36,7 @@ def proof_section(run: Reportable) -> Html:
     """The microscope behind the badge; nothing for a run of which no distances by step are kept."""
     if not has_microscope(run):
         return Html("")
-    heads = ("closest to its limit", "Δ", "allowed", "rounding floor", "where")
+    heads = ("quantity", "Δ", "allowed", "rounding floor", "where it is closest to its limit, or furthest beyond")
     rows = [(one.name, one.off_by, one.limit, one.floor, one.where) for one in verdict_of(run.summary["parity"]).judged]
     title = tag("h2", "Against one process, step by step", id="proof")
     drawn = plot(

@@ -29,18 +29,26 @@ class Compared(ipywidgets.VBox):
             for i, run in enumerate(runs)
         ]
         named = [part for i, run in enumerate(runs) for part in (_heading(names[i]), self.timelines[i])]
-        super().__init__([ipywidgets.HTML(_table(names, self.settings, self.lines) + _told(self.sentences)), *named])
+        badges = [badge.short or "–" for badge in comparing.verdicts(runs)]
+        text = _table(names, self.settings, badges, self.lines) + _told(self.sentences)
+        super().__init__([ipywidgets.HTML(text), *named])
 
 
 def _heading(text: str) -> ipywidgets.HTML:
     return ipywidgets.HTML(f'<div class="shardlab"><strong>{html.escape(text)}</strong></div>')
 
 
-def _table(names: Sequence[str], settings: dict[str, tuple[object, ...]], lines: Sequence[comparing.Line]) -> str:
+def _table(
+    names: Sequence[str],
+    settings: dict[str, tuple[object, ...]],
+    badges: Sequence[str],
+    lines: Sequence[comparing.Line],
+) -> str:
     """What was set differently, then what came out."""
     heads = "".join(f'<th scope="col">{html.escape(named)}</th>' for named in names)
     set_rows = "".join(_row(option, [html.escape(str(v)) for v in values]) for option, values in settings.items())
-    came_out = "".join(_row(line.name, [_cell(line, i) for i in range(len(names))]) for line in lines)
+    came_out = _row(comparing.AGAINST_ONE_PROCESS, list(map(html.escape, badges))) if badges else ""
+    came_out += "".join(_row(line.name, [_cell(line, i) for i in range(len(names))]) for line in lines)
     return (
         f'<style>{styles()}</style><div class="shardlab shardlab-compared" tabindex="0" role="region"'
         ' aria-label="Runs compared">'

@@ -27,6 +27,8 @@ def microscope_figure(found: Distances | None, verdict: Verdict, *, theme: Theme
         return empty(verdict.badge.title, _NO_PANELS, theme)
     p, shown = palette(theme), shown_traces(found)
     lines = [line for i, trace in enumerate(shown) for line in _lines(trace, i, p)]
+    for line in [line for line in lines if line.legendgroup == "beyond"][:1]:
+        line.showlegend = True
     fig = figure(_title(verdict), theme, 560, lines)
     low, high = _range(shown)
     for i, trace in enumerate(shown):
@@ -39,7 +41,7 @@ def microscope_figure(found: Distances | None, verdict: Verdict, *, theme: Theme
                  "dtick": 1 if len(trace.steps) <= 12 else None, "tickformat": "d"}  # fmt: skip
         fig.update_layout({f"yaxis{suffix}": axis, f"xaxis{suffix}": steps})
         fig.add_annotation(
-            text=f"<b>{_name(trace)}</b>", x=0, xref="paper", xanchor="left", y=_PANELS[i][1], yref="paper",
+            text=_name(trace), x=0, xref="paper", xanchor="left", y=_PANELS[i][1], yref="paper",
             yanchor="bottom", showarrow=False, font={"size": 12, "color": p.ink},
         )  # fmt: skip
     fig.update_layout(legend={"y": -0.12, "yanchor": "top"})
@@ -54,7 +56,10 @@ def _title(verdict: Verdict) -> str:
 
 def _name(trace: Trace) -> str:
     words = QUANTITIES[trace.quantity]
-    return f"{words}: {trace.unit} {trace.tensor}, closest to its limit" if trace.ranks else words
+    if not trace.ranks:
+        return f"<b>{words}</b>"
+    left = trace.first_beyond() is not None
+    return f"<b>{words}</b>: {trace.unit} {trace.tensor}, {'furthest beyond' if left else 'closest to'} limit"
 
 
 def _range(shown: Sequence[Trace]) -> tuple[float, float]:
@@ -96,8 +101,8 @@ def _lines(trace: Trace, i: int, p: Palette) -> Iterator[go.Scatter]:
     left = [at for at in range(len(trace.steps)) if not trace.off_by[at] <= trace.limit[at]]
     if left:
         yield go.Scatter(
-            x=[trace.steps[at] for at in left], y=[_drawn(trace.off_by[at]) for at in left], name="beyond",
-            legendgroup="beyond", mode="markers", hoverinfo="skip",
+            x=[trace.steps[at] for at in left], y=[_drawn(trace.off_by[at]) for at in left],
+            name="beyond what is allowed, or no number", legendgroup="beyond", mode="markers", hoverinfo="skip",
             marker={"symbol": "x-thin-open", "size": 11, "color": p.orange, "line": {"width": 2.5}},
             **axes | {"showlegend": False},
         )  # fmt: skip
