@@ -115,10 +115,14 @@ lab.predict(
 )
 
 # %% [markdown]
-# **Cause.** Every replica's loss is already its share of the whole batch's: the shares are added. Somebody divided the
+# <details><summary><b>The cause</b>: open it when you have answered</summary>
+#
+# Every replica's loss is already its share of the whole batch's: the shares are added. Somebody divided the
 # sum by the number of replicas once more. It is easy to do where one library averages and another sums.
+#
+# </details>
 
-# %%
+# %% jupyter={"outputs_hidden": true, "source_hidden": true}
 ratio = first.steps[0]["grad_norm"] / healthy[0].steps[0]["grad_norm"]
 print(f"norm ÷ right norm = {ratio:.8f}")
 assert abs(ratio - 0.5) < 1e-6 and len(set(first.info.fingerprints)) == 1
@@ -160,9 +164,14 @@ lab.predict(
 )
 
 # %% [markdown]
-# **Cause.** One gather is missing in the program. `lab program` shows it as a line that is not there:
+# <details><summary><b>The cause</b>: open it when you have answered</summary>
+#
+# One gather is missing in the program. The hidden cell below prints the difference of both programs: a
+# line that is not there.
+#
+# </details>
 
-# %%
+# %% jupyter={"outputs_hidden": true, "source_hidden": true}
 print(healthy[1].program.diff(second.program))
 assert len(set(second.info.fingerprints)) == 2
 assert off(second.steps[0]["grad_norm"], healthy[1].steps[0]["grad_norm"]) < 1e-6
@@ -197,10 +206,14 @@ lab.predict(
 )
 
 # %% [markdown]
-# **Cause.** Gradients of micro-batches are added up on each rank and summed over the replicas once, after the last.
+# <details><summary><b>The cause</b>: open it when you have answered</summary>
+#
+# Gradients of micro-batches are added up on each rank and summed over the replicas once, after the last.
 # This run sums after each. Its verdict passes, as it should: only the byte ledger sees it.
+#
+# </details>
 
-# %%
+# %% jupyter={"outputs_hidden": true, "source_hidden": true}
 [row] = [row for row in third.communication_table if row["axis"] == "dp"]
 print(f"{row['logical_bytes'] / row['predicted_bytes']:g} times the bytes, {third.job.plan.microbatches} micro-batches")
 assert third.summary["parity"]["passed"] and row["logical_bytes"] == 4 * row["predicted_bytes"]
