@@ -14,5 +14,5 @@ QUIET = [
 
 POLL_MS = 100
 """How often a page is asked whether what a test waits for has come. By itself Playwright asks with every frame, and so
-has the page drawn sixty times a second however little happens on it, which costs more than the page does.
+has a page drawn sixty times a second on which nothing happens.
 """
