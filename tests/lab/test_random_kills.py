@@ -25,20 +25,26 @@ from lab.store.store import Store
 from tests.lab.victims import PATIENCE, PLAN, Victim, client, gone_after, in_time, left, strike, until
 
 pytestmark = [pytest.mark.timed, pytest.mark.timeout(3600)]
+ONLY_HERE = ("client", "SIGSTOP")
 ALL = [
-    ("rank", "SIGKILL"), ("rank", "SIGSTOP"), ("supervisor", "SIGKILL"), ("supervisor", "SIGSTOP"),
+    ONLY_HERE, ("rank", "SIGKILL"), ("rank", "SIGSTOP"), ("supervisor", "SIGKILL"), ("supervisor", "SIGSTOP"),
     ("server", "SIGSTOP"), ("client", "SIGKILL"), ("worker", "SIGSTOP"),
-    ("server", "SIGKILL"), ("client", "SIGSTOP"), ("worker", "SIGKILL"),
+    ("server", "SIGKILL"), ("worker", "SIGKILL"),
 ]  # fmt: skip
 FEW = 4
-"""Rounds where no number is set. Each sort also has a test of its own, of launches, of real runs or of the queue."""
+"""Rounds where no number is set: `ONLY_HERE`, and three of the other sorts, each of which has a test of its own, of
+launches, of real runs or of the queue.
+"""
 ENDINGS = {"failed", "killed", "stopped"}
 
 
 def rounds(chance: random.Random) -> list[tuple[str, str]]:
     """(who, which signal) of each round."""
     wished = int(os.environ.get("SHARDLAB_KILL_ROUNDS", FEW))
-    return chance.sample(ALL, min(wished, len(ALL))) + [chance.choice(ALL) for _ in range(wished - len(ALL))]
+    drawn = [ONLY_HERE, *chance.sample(ALL[1:], min(wished, len(ALL)) - 1)]
+    drawn += [chance.choice(ALL) for _ in range(wished - len(ALL))]
+    chance.shuffle(drawn)
+    return drawn
 
 
 def test_random_kills_and_stops_are_each_named_within_seconds_and_leave_nobody(
