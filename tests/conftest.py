@@ -10,8 +10,19 @@ import pytest
 if TYPE_CHECKING:
     from lab.facade import Run
 
-LONGEST = ("tests/browser/test_notebooks", "tests/browser/test_dashboard")
-"""How the names of files begin that use one server together, so that one worker must have them; the longest first."""
+TOGETHER = ("tests/browser/test_dashboard", "tests/engine/test_oracle")
+"""How the names of files begin that use one server together, so that one worker must have them."""
+LONGEST = (
+    "tests/browser/test_notebooks",
+    "tests/browser/test_dashboard",
+    "tests/published/test_iteration_times",
+    "tests/engine/test_random_jobs",
+    "tests/engine/test_estimate",
+    "tests/engine/test_parity",
+    "tests/engine/test_planner",
+    "tests/engine/test_oracle",
+)
+"""How the names of files begin that take a worker a minute or more, the longest first."""
 
 
 def pytest_configure() -> None:
@@ -22,13 +33,16 @@ def pytest_configure() -> None:
 def unit(nodeid: str) -> str:
     """What a test must share a worker with: its file, or all the files of its server."""
     file = nodeid.split("::")[0]
-    return next((beginning for beginning in LONGEST if file.startswith(beginning)), file)
+    return next((beginning for beginning in TOGETHER if file.startswith(beginning)), file)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, or one worker would be at it when the others have nothing left."""
-    order = {beginning: place for place, beginning in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(unit(item.nodeid), len(order)))
+
+    def place(item: pytest.Item) -> int:
+        return next((n for n, beginning in enumerate(LONGEST) if item.nodeid.startswith(beginning)), len(LONGEST))
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -11,3 +11,8 @@ QUIET = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+POLL_MS = 100
+"""How often a page is asked whether what a test waits for has come. By itself Playwright asks with every frame, and so
+has a page drawn sixty times a second on which nothing happens.
+"""

@@ -24,6 +24,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Dialog, Locator, Page, Position, Response, ViewportSize
 
 import lab
+from tests.browser.chromium import POLL_MS
 
 ROOT = Path(lab.__file__).parent.parent
 WIDE = ViewportSize(width=1280, height=900)
@@ -159,7 +160,7 @@ class Window:
 
     def ready(self) -> None:
         """Waits until the page's script has run through."""
-        self.page.wait_for_function(_READY)
+        self.page.wait_for_function(_READY, polling=POLL_MS)
 
     def go(self, title: str) -> None:
         """To another page, by the list of pages at the side, or in its drawer."""

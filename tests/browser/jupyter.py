@@ -17,6 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ElementHandle, Locator, Page, TimeoutError, ViewportSize
 
 import lab
+from tests.browser.chromium import POLL_MS
 
 ROOT = Path(lab.__file__).parent.parent
 WIDE = ViewportSize(width=1280, height=900)
@@ -92,7 +93,7 @@ class Lab:
         self.page.on("console", lambda m: self.complaints.append(m.text) if m.type == "error" else None)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.goto(server.url.replace("/tree/index.ipynb", "") + "&reset")
-        self.page.wait_for_function("() => window.jupyterapp && window.jupyterapp.restored")
+        self.page.wait_for_function("() => window.jupyterapp && window.jupyterapp.restored", polling=POLL_MS)
         self.page.evaluate("() => jupyterapp.restored")
 
     def command(self, name: str, **arguments: Any) -> None:
@@ -109,8 +110,8 @@ class Lab:
 
     def wait_for(self, name: str) -> None:
         """Waits until this notebook is the one shown, with its kernel."""
-        self.page.wait_for_function(_SHOWN, arg=name)
-        self.page.wait_for_function(_IDLE)
+        self.page.wait_for_function(_SHOWN, arg=name, polling=POLL_MS)
+        self.page.wait_for_function(_IDLE, polling=POLL_MS)
 
     def follow(self, link: str) -> None:
         """Clicks the first link with this text in the notebook shown."""
@@ -120,7 +121,7 @@ class Lab:
     def run_all(self) -> None:
         """Runs all cells. Returns when each has ended, which does not wait for what goes on in threads."""
         self.command("notebook:run-all-cells")
-        self.page.wait_for_function(_IDLE)
+        self.page.wait_for_function(_IDLE, polling=POLL_MS)
 
     def close(self) -> None:
         """Closes all notebooks and ends their kernels."""
@@ -144,7 +145,8 @@ class Lab:
     def theme(self, name: str) -> None:
         self.command("apputils:change-theme", theme=THEMES[name])
         light = str(name == "light").lower()
-        self.page.wait_for_function("light => document.body.dataset.jpThemeLight === light", arg=light)
+        shown = "light => document.body.dataset.jpThemeLight === light"
+        self.page.wait_for_function(shown, arg=light, polling=POLL_MS)
 
     def barriers(self) -> list[str]:
         """What axe finds serious or critical in the outputs of cells; what JupyterLab draws around them is its own."""
@@ -177,7 +179,7 @@ class Explorer:
         """Waits until it is in one of these states, showing another run than this one; the id of that run."""
         handle = self.root.element_handle()
         there = "([e, states, run]) => states.includes(e.dataset.state) && (!run || e.dataset.run !== run)"
-        self.page.wait_for_function(there, arg=[handle, list(states), other_than])
+        self.page.wait_for_function(there, arg=[handle, list(states), other_than], polling=POLL_MS)
         return self.root.get_attribute("data-run") or ""
 
     def slider(self, knob: str) -> Locator:
@@ -206,7 +208,7 @@ class Explorer:
         there = """([output, run]) => { const figures = [...output.querySelectorAll('[data-drawn]')];
                    return figures.length > 0 && figures.every(f => f.dataset.drawn === run); }"""
         try:
-            self.page.wait_for_function(there, arg=[output, run])
+            self.page.wait_for_function(there, arg=[output, run], polling=POLL_MS)
         except TimeoutError as error:
             raise AssertionError(f"the figures do not show {run}: {self._told(output)}") from error
 

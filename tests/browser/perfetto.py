@@ -9,6 +9,8 @@ from urllib.parse import urlparse
 
 from playwright.sync_api import Browser, Page, Route
 
+from tests.browser.chromium import POLL_MS
+
 HERE = "http://localhost/"  # nobody listens there: every request is answered below
 LOAD_MS = 120_000
 QUERY = """async sql => {
@@ -31,7 +33,7 @@ class Perfetto:
         self.page: Page = browser.new_page()
         self.page.route("**/*", self._answer)
         self.page.goto(HERE, wait_until="commit", timeout=LOAD_MS)
-        self.page.wait_for_function("window.app?.trace && !app.isLoadingTrace", timeout=LOAD_MS)
+        self.page.wait_for_function("window.app?.trace && !app.isLoadingTrace", timeout=LOAD_MS, polling=POLL_MS)
 
     def _answer(self, route: Route) -> None:
         url = urlparse(route.request.url)

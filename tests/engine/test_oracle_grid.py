@@ -16,6 +16,7 @@ from engine.processes.launch import Member, launch
 from tests.engine.running import train
 from tests.engine.torch_grid import named_as_ours
 
+pytestmark = pytest.mark.usefixtures("torchs_own_loaded")
 JOB: dict[str, Any] = {
     "dp": 2, "tp": 2, "pp": 2, "zero": 3, "layers": 4, "hidden": 32, "seq": 16, "batch": 16, "microbatches": 4,
     "steps": 4, "clip": 0.3,

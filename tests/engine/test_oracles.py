@@ -15,6 +15,7 @@ from engine.processes.launch import Member, launch
 from tests.engine.running import RELATIVE, train
 from tests.engine.torch_gpt import TorchGPT, adam, batch_of, loss_of
 
+pytestmark = pytest.mark.usefixtures("torchs_own_loaded")
 SMALL = {"layers": 4, "hidden": 32, "seq": 32, "batch": 8, "microbatches": 4, "steps": 4}
 
 

@@ -102,15 +102,20 @@ def _loss(step: int) -> float:
     return 5.5 - 0.25 * step
 
 
+def pretend(patch: pytest.MonkeyPatch, folder: Path) -> PretendedLaunch:
+    """Replaces launching, and puts the store in a folder."""
+    made = PretendedLaunch()
+    patch.setattr("engine.processes.launch.launch", made)
+    patch.setattr("engine.processes.launch.warm", made.warm)
+    patch.setenv("SHARDLAB_RUNS", str(folder / "runs"))
+    patch.chdir(folder)
+    return made
+
+
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedLaunch:
     """Replaces launching, and puts the store in a fresh folder."""
-    made = PretendedLaunch()
-    monkeypatch.setattr("engine.processes.launch.launch", made)
-    monkeypatch.setattr("engine.processes.launch.warm", made.warm)
-    monkeypatch.setenv("SHARDLAB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.chdir(tmp_path)
-    return made
+    return pretend(monkeypatch, tmp_path)
 
 
 @pytest.fixture

@@ -10,7 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import psutil
 import pytest
@@ -46,6 +49,22 @@ def running(*options: str) -> Iterator[tuple[subprocess.Popen[bytes], LiveRun]]:
             yield process, LiveRun(Store(), found.pop())
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def running_here(**options: Any) -> Iterator[LiveRun]:
+    """Follows a run in another thread, whose ranks need no fork server of their own."""
+    before, cancel = {path.name for path in Store().folders()}, Event()
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(lab.run, cancel=cancel, **options)
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while not (found := {path.name for path in Store().folders()} - before):
+                assert not made.done() and time.monotonic() < deadline
+                time.sleep(0.02)
+            yield LiveRun(Store(), found.pop())
+        finally:
+            cancel.set()
 
 
 def follow(live: LiveRun, until: int | None = None) -> list[Snapshot]:
@@ -136,7 +155,7 @@ def assert_useful(snapshot: Snapshot, run: Run) -> None:
 
 def test_the_reference_is_known_from_the_beginning_when_it_was_kept() -> None:
     known = lab.run(dp=2, steps=12).recording.metrics["reference_loss"].to_pylist()
-    with running("--tp", "2", "--steps", "12") as (_, live):
+    with running_here(tp=2, steps=12) as live:
         seen = follow(live)
     first = next(s for s in seen if s.reference_losses)
     assert first.info.status == "running" and not first.steps and list(first.reference_losses) == known
@@ -175,7 +194,7 @@ def test_a_run_that_fails_is_read_from_its_tables() -> None:
 
 
 def test_a_folder_that_is_deleted_while_the_run_goes_on_is_told_and_what_was_seen_stays() -> None:
-    with running("--dp", "2", "--steps", "100000", "--no-parity") as (_, live):
+    with running_here(dp=2, steps=100_000, parity=False) as live:
         before = follow(live, until=2)[-1]
         shutil.rmtree(Store().folder(before.info.id))
         after = live.refresh()
