@@ -11,7 +11,7 @@ from rich.console import Console
 from engine.job.job import Job
 from engine.job.mesh import Mesh
 from engine.recording.tables import Op, Recording
-from lab.cli.terminal.progress import Display
+from lab.cli.terminal.progress import Display, Notice
 from lab.cli.terminal.run import legend, proof
 from lab.cli.terminal.tables import amount, communication, memory, spans_of
 from lab.cli.terminal.timeline import Line, Piece, TextTimeline, text_timeline
@@ -192,6 +192,18 @@ def test_a_proof_of_before_there_were_states_is_still_shown() -> None:
 def test_resident_memory_stands_below_the_ledger_with_its_definition() -> None:
     shown = " ".join(printed(memory(memory_summary(), 80, (200_000_000, 300_000_000)), 80).split())
     assert f"resident: 200 MB to 300 MB a process {RESIDENT}" in shown
+
+
+@pytest.mark.parametrize(
+    ("terminal", "logged", "told"), [(True, False, True), (False, False, False), (False, True, True)]
+)
+def test_what_is_mostly_quick_is_announced_in_a_terminal_and_not_in_a_log(
+    terminal: bool, logged: bool, told: bool
+) -> None:
+    heard = io.StringIO()
+    with Notice("searching", Console(file=heard, force_terminal=terminal), logged=logged):
+        pass
+    assert ("searching" in heard.getvalue()) == told
 
 
 def test_a_log_gets_at_most_some_twenty_lines_of_progress() -> None:

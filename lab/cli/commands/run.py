@@ -203,15 +203,18 @@ def program(args: Namespace) -> int:
 
 
 def plan(args: Namespace) -> int:
+    from lab.cli.terminal.progress import Notice
     from lab.running.planning import DEFAULT_CLUSTER, as_json, plan
 
     top, refine = whole_number(args.top, "top", 1), whole_number(args.refine, "refine")
     base, fixed = job_of(args) if args.job is not None else Job(), given(args)
     cluster = fixed.pop("cluster", base.hardware.cluster) or DEFAULT_CLUSTER
-    found = plan(
-        args.model or base, cluster, whole_number(args.gpus, "gpus", 1), refine=refine,
-        reserve_gb=None if args.reserve is None else number(args.reserve, "reserve"), **fixed,
-    )  # fmt: skip
+    gpus, reserve = (
+        whole_number(args.gpus, "gpus", 1),
+        None if args.reserve is None else number(args.reserve, "reserve"),
+    )
+    with Notice(f"searching all plans for {gpus:,} GPUs (Ctrl-C ends it)", logged=False):
+        found = plan(args.model or base, cluster, gpus, refine=refine, reserve_gb=reserve, **fixed)
     if args.json:
         print(json.dumps(as_json(found, top)))
     else:

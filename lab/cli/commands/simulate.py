@@ -19,15 +19,18 @@ if TYPE_CHECKING:
 
 
 def simulate(args: Namespace) -> int:
+    from lab.cli.terminal.progress import Notice
     from lab.running import simulation
     from lab.store.clusters import find_cluster
 
     store = Store()
     job = simulation.job_to_simulate(args.model, None if args.job is None else Path(args.job), given(args))
     cluster = find_cluster(job.hardware.cluster, store)
-    with from_file(args) as by_hand:
-        program = simulation.checked(job, cluster, by_hand)
-    print_run(Run.of(simulation.simulate_program(job, cluster, program, store, keep=not args.no_keep)), args.json)
+    with Notice(f"simulating a step of {job.world_size:,} ranks (Ctrl-C ends it)", logged=False):
+        with from_file(args) as by_hand:
+            program = simulation.checked(job, cluster, by_hand)
+        found = simulation.simulate_program(job, cluster, program, store, keep=not args.no_keep)
+    print_run(Run.of(found), args.json)
     return OK
 
 

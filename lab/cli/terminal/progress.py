@@ -50,16 +50,19 @@ class Display:
 
 
 class Notice:
-    """Says on stderr that something takes a while and, in a terminal, what it does just now: call it with that."""
+    """Says on stderr that something takes a while and, in a terminal, what it does just now: call it with that.
 
-    def __init__(self, doing: str, console: Console | None = None) -> None:
-        self.doing, self.console = doing, console or Console(stderr=True)
+    logged: a log has a line of it too, for what always takes a while.
+    """
+
+    def __init__(self, doing: str, console: Console | None = None, *, logged: bool = True) -> None:
+        self.doing, self.console, self.logged = doing, console or Console(stderr=True), logged
         self._status = self.console.status(doing)
 
     def __enter__(self) -> Notice:
         if self.console.is_terminal:
             self._status.start()
-        else:
+        elif self.logged:
             self.console.print(self.doing, highlight=False)
         return self
 
