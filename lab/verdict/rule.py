@@ -8,7 +8,7 @@ does exponentially in a chaotic one, lifts the second for run and floor alike.
 Measured (GPT, hidden 256, 100 steps): all that rounding makes grows along the same direction, so that two orders stay
 the same multiple of each other in loss, norm and every tensor, from the step on in which they leave 1e-7. How large it
 is at first differs by the order: a split of the batch alone starts at an eighth of what last bits of the weights make,
-and one split at up to ten times another. So the floor has both, and is the largest of what was tried.
+and one split at up to thirty times another. So the floor has both, and is the largest of what was tried.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from lab.wording import LOSS_LIMIT
 
 LIMIT = LOSS_LIMIT
 """What is allowed however small the floor is: some rounding errors of fp32 (6e-8), which add up in a step."""
-MULTIPLE = 10.0
-"""Two honest orders are not equally far off: of the pairs that were measured none was further apart than this."""
+MULTIPLE = 100.0
+"""Two honest orders are not equally far off: of 163 jobs, 91 of them drawn at random, two were 23 and 34 times as far
+off as the floor after 60 steps, all others at most 10 times. It hides no bug of the zoo: at hidden 64 and 256, after 3,
+30 and 100 steps, each is at least 60 times beyond what is allowed, in an early step in which the floor is tiny.
+"""
 
 NOT_COMPARED: dict[str, Any] = dict.fromkeys(
     ("passed", "state", "first_step_out", "floor", "loss_max_abs_diff", "grad_norm_max_rel_diff", "param_max_abs_diff")

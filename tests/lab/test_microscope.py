@@ -141,7 +141,7 @@ def test_the_microscope_draws_run_floor_and_limit_of_three_quantities_on_log_axe
     assert [fig.layout[f"yaxis{n}"].type for n in ("", "2", "3")] == ["log"] * 3
     weights = {trace.name: trace for trace in fig.data if trace.yaxis == "y3"}
     assert list(weights["this run"].y) == [LEAST, 1e-7, 3e-3]
-    assert list(weights["allowed"].y) == pytest.approx([1e-5, 2e-5, 2e-5])
+    assert list(weights["allowed"].y) == pytest.approx([1e-5, 2e-4, 2e-4])
     floor = next(trace for name, trace in weights.items() if name.startswith("rounding floor"))
     assert list(floor.y) == pytest.approx([LEAST, 2e-6, 2e-6])
     assert list(weights["beyond what is allowed, or no number"].x) == [2]
