@@ -7,10 +7,13 @@ it means for gradients follows from what it divides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
+from engine.job.errors import JobRefused, told
 from engine.job.registry import Registry
 
 
@@ -63,3 +66,30 @@ def scalar_axes(degrees: Iterable[str]) -> tuple[str, ...]:
     """
     within = [axis for axis in degrees if AXES[axis].divides != "batch"]
     return (*within, *(axis for axis in dividing("batch") if axis in degrees))
+
+
+@cache
+def added_degrees(axes: str) -> tuple[tuple[str, int], ...]:
+    """What `Plan.axes` says, by name. Raises `JobRefused` if that cannot be read."""
+    found = [re.fullmatch(r"\s*(\w+)=([1-9]\d*)\s*", word) for word in axes.split(",")]
+    names = [match[1] for match in found if match]
+    if None in found or len(set(names)) < len(names):
+        raise JobRefused(
+            f"axes={told(axes)} is not valid: use NAME=DEGREE for each axis, such as {names[0] if names else 'rp'}=2."
+        )
+    if taken := [name for name in names if name in AXES and AXES[name].built_in]:
+        raise JobRefused(f"axes={told(axes)} names {taken[0]}, which has an option of its own: use {taken[0]}=N.")
+    return tuple((match[1], int(match[2])) for match in found if match)
+
+
+def with_degree(axes: str, name: str, degree: object) -> str:
+    """`Plan.axes` with another degree for one of them. Raises `JobRefused` for one that is none."""
+    if not isinstance(degree, int) or isinstance(degree, bool) or degree < 1:
+        raise JobRefused(f"{name}={told(degree)} is not valid: use a whole number from 1 on.")
+    others = {known: value for known, value in (added_degrees(axes) if axes else ()) if known != name}
+    return further_axes(others | {name: degree})
+
+
+def further_axes(degrees: Mapping[str, int]) -> str:
+    """`Plan.axes` for these degrees; the engine's own axes have fields of their names. Raises `Unknown`."""
+    return ",".join(f"{name}={n}" for name, n in degrees.items() if n > 1 and not AXES[name].built_in)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
@@ -19,7 +18,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pydantic
 import tomli_w
 
-from engine.job.axes import AXES, dividing, sharding_axis
+from engine.job.axes import AXES, added_degrees, dividing, sharding_axis, with_degree
 from engine.job.errors import JobRefused, told
 from engine.job.families import FAMILIES
 from engine.job.file_name import as_text
@@ -103,7 +102,7 @@ class Plan:
         Raises `Unknown` for an axis that is not in `AXES`, `JobRefused` for an unreadable `axes`.
         """
         found = {axis.name: int(getattr(self, axis.name)) for axis in AXES if axis.built_in}
-        more = {AXES[name].name: degree for name, degree in _degrees(self.axes)} if self.axes else {}
+        more = {AXES[name].name: degree for name, degree in added_degrees(self.axes)} if self.axes else {}
         return found | {axis.name: more[axis.name] for axis in AXES if more.get(axis.name, 1) != 1}
 
     def degree(self, axis: str) -> int:
@@ -228,7 +227,7 @@ class Job:
         changes: dict[str, dict[str, Any]] = {part: _values(getattr(base or cls(), part)) for part in _PARTS}
         for name, value in options.items():
             if name in AXES and name not in home:
-                changes["plan"] = {**changes["plan"], "axes": _with_degree(changes["plan"]["axes"], name, value)}
+                changes["plan"] = {**changes["plan"], "axes": with_degree(changes["plan"]["axes"], name, value)}
                 continue
             if name not in home:
                 near = difflib.get_close_matches(name, home, n=1, cutoff=0.5)
@@ -270,33 +269,6 @@ _FILES = ("text", "cluster")
 _PARTS: dict[str, type[Any]] = {
     "model": Model, "plan": Plan, "training": Training, "hardware": Hardware, "fault": Fault,
 }  # fmt: skip
-
-
-@cache
-def _degrees(axes: str) -> tuple[tuple[str, int], ...]:
-    """What `Plan.axes` says. Raises `JobRefused` if that cannot be read."""
-    found = [re.fullmatch(r"\s*(\w+)=([1-9]\d*)\s*", word) for word in axes.split(",")]
-    names = [match[1] for match in found if match]
-    if None in found or len(set(names)) < len(names):
-        raise JobRefused(
-            f"axes={told(axes)} is not valid: use NAME=DEGREE for each axis, such as {names[0] if names else 'rp'}=2."
-        )
-    if taken := [name for name in names if name in AXES and AXES[name].built_in]:
-        raise JobRefused(f"axes={told(axes)} names {taken[0]}, which has an option of its own: use {taken[0]}=N.")
-    return tuple((match[1], int(match[2])) for match in found if match)
-
-
-def _with_degree(axes: str, name: str, degree: object) -> str:
-    """`Plan.axes` with another degree for one of them."""
-    if not isinstance(degree, int) or isinstance(degree, bool) or degree < 1:
-        raise JobRefused(f"{name}={told(degree)} is not valid: use a whole number from 1 on.")
-    others = {known: value for known, value in (_degrees(axes) if axes else ()) if known != name}
-    return further_axes(others | {name: degree})
-
-
-def further_axes(degrees: Mapping[str, int]) -> str:
-    """`Plan.axes` for these degrees; the engine's own axes have fields of their names. Raises `Unknown`."""
-    return ",".join(f"{name}={n}" for name, n in degrees.items() if n > 1 and not AXES[name].built_in)
 
 
 def _typed(part: str, values: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from pathlib import Path
+from typing import SupportsIndex
 
 from engine.job.errors import JobRefused, told
 
@@ -12,8 +13,8 @@ from engine.job.errors import JobRefused, told
 def whole(name: str, value: object, least: int = 0) -> int:
     """A whole number from `least` on, numpy's included. Raises `JobRefused`."""
     try:
-        found = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]  # tried
-    except TypeError:
+        found = operator.index(value) if isinstance(value, SupportsIndex) and not isinstance(value, bool) else None
+    except TypeError:  # an array or a tensor has an index only if it is a single whole number
         found = None
     if found is None:
         raise JobRefused(f"{name}={told(value)} is not valid: use a whole number.")

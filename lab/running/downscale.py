@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from engine.job.job import Job, Model, Plan, Training, further_axes
+from engine.job.axes import further_axes
+from engine.job.job import Job, Model, Plan, Training
 from engine.job.schedules import SCHEDULES
 from lab.wording import degrees_words
 

@@ -38,11 +38,12 @@ def test_the_package_declares_the_dashboard_as_a_command_of_lab() -> None:
 
 
 @pytest.fixture
-def declare(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def declare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
     """Lets nothing be installed but a package that declares these commands."""
 
     def declare(commands: str) -> None:
-        found = metadata.EntryPoints._from_text_for(commands, None)  # type: ignore[attr-defined]
+        (tmp_path / "entry_points.txt").write_text(commands, encoding="utf-8")
+        found = metadata.Distribution.at(tmp_path).entry_points
         monkeypatch.setattr(metadata, "entry_points", lambda **which: found.select(**which))
 
     return declare

@@ -12,6 +12,7 @@ import pytest
 
 from engine.processes.launch import Failure, RunFailed
 from lab.cli.commands import doctor
+from tests.allowed import not_allowed
 
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 
@@ -55,6 +56,6 @@ def test_where_no_connection_inside_the_machine_works_the_doctor_says_why() -> N
     thread.start()
     thread.join()
     if not found:
-        pytest.skip("this user may not make a network namespace here")
+        not_allowed("make a network namespace")
     assert found[0].startswith("127.0.0.1: Network is unreachable; ::1: ")
     assert doctor.loopback_trouble() == ""
