@@ -105,9 +105,11 @@ def power(value: float) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """A fraction of 1 in percent, with a decimal below 10 %; None is "unknown"."""
+    """A fraction of 1 in percent, with a decimal below 10 %; None is "unknown". Little is not told as nothing."""
     if fraction is None:
         return "unknown"
+    if 0 < fraction < 0.0005:
+        return "< 0.1 %"
     return f"{100 * fraction:.1f} %" if fraction < 0.0995 else f"{100 * fraction:.0f} %"
 
 

@@ -25,7 +25,7 @@ COLUMNS = {
     "Bubble, %": st.column_config.NumberColumn(format="%.0f", help="Idle ÷ total on the compute streams, as measured"),
     "Peak, MB": st.column_config.NumberColumn(format="%.2f", help="Highest total of the fullest rank"),
     "Mesh": st.column_config.TextColumn(help="data × tensor × pipeline, and further axes"),
-    "Fault": st.column_config.TextColumn(width=190, help="Put in on purpose: `lab bugs` lists them"),
+    "Fault": st.column_config.TextColumn(width=215, help="Put in on purpose: `lab bugs` lists them"),
     "One process": st.column_config.TextColumn(help="Losses, gradient norms and weights against one process"),
     "Tags": st.column_config.MultiselectColumn(color="auto"),
     "Started": st.column_config.DatetimeColumn(format="MMM DD, HH:mm:ss"),

@@ -67,7 +67,8 @@ class Judged:
 
     @property
     def words(self) -> str:
-        return f"{self.name} {self.off_by} {'of' if self.inside else 'where'} {self.limit} allowed ({self.where})"
+        allowed = f"of {self.limit} allowed" if self.inside else f"where {self.limit} is allowed"
+        return f"{self.name} {self.off_by} {allowed} ({self.where})"
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ def test_a_run_that_differs_from_one_process_ends_with_status_1(
     assert main(["run", *PLAN]) == 1
     said = " ".join(capsys.readouterr().out.split())
     assert "✘ differs from one process" in said and "loss 0 of 1.0e-05 allowed" in said
-    assert "weights 5.0e-01 where 1.0e-05 allowed (after step 0, block1 up.bias, rank 0)" in said
+    assert "weights 5.0e-01 where 1.0e-05 is allowed (after step 0, block1 up.bias, rank 0)" in said
 
 
 def test_a_failed_run_ends_with_status_1_and_names_the_rank(

@@ -222,3 +222,10 @@ def test_lines_of_real_runs_are_the_numbers_of_their_summaries(monkeypatch: pyte
     assert found["bytes_dp"].relative(1) == pytest.approx(0.5, abs=0.01)
     assert found["memory_params"].relative(1) == pytest.approx(-0.5, abs=0.01)
     assert found["loss"].verdict(1) == "same" and percent(found["loss"].relative(1) or 0) == "0.0 %"
+
+
+@pytest.mark.parametrize(
+    ("fraction", "said"), [(0.0, "0.0 %"), (4e-6, "< 0.1 %"), (0.00049, "< 0.1 %"), (0.0123, "1.2 %")]
+)
+def test_a_small_share_is_not_told_as_none(fraction: float, said: str) -> None:
+    assert percent(fraction) == said

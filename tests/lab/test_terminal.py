@@ -174,7 +174,7 @@ def test_the_proof_says_the_state_and_each_difference_beside_its_limit() -> None
     assert first == "✘ differs from one process"
     assert "first out: step 4, loss; first weights: after step 5, block0 qkv.weight, rank 1" in below
     for words in (
-        "loss 3.0e-04 where 2.0e-05 allowed (step 4)",
+        "loss 3.0e-04 where 2.0e-05 is allowed (step 4)",
         "gradient norm 0 of 1.0e-05 allowed (step 0)",
         "weights 3.0e-08 of 1.0e-05 allowed (after step 2, block1 up.bias, rank 3)",
         RULE_IN_WORDS,
