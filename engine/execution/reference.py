@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from engine.home import HOME
 from engine.job.job import Job, Plan
 from engine.job.registry import plugged_in
 from engine.model.data import text_digest
+from engine.versions import version
 from engine.whole_file import write_whole
 
 KEEP_BYTES = 2**30

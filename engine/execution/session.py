@@ -6,7 +6,6 @@ import os
 import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from engine.job.mesh import mesh_of
 from engine.job.registry import plugged_in
 from engine.processes.launch import Member
 from engine.program.program import Program
+from engine.versions import version
 
 PRELOAD = ("engine.execution.fork_server_rank",)
 """What a fork server loads before it forks ranks; see `engine.processes.launch.launch`."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from engine.loading import import_whole
 from engine.machine import cores
 from engine.plain_file import GROWN, RECORD, open_plain, read_text
+from engine.versions import version
 from engine.whole_file import write_whole
 from lab.store.validation import first_fault, readable_job
 from lab.typical_seconds import typical_seconds
@@ -133,18 +134,11 @@ def environment() -> dict[str, Any]:
     """What a run depends on besides its job. Reads versions from package metadata: importing torch takes
     seconds.
     """
-    import importlib.metadata
     import platform
 
-    versions = {}
-    for package in ("shardlab", "torch", "numpy"):
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "unknown"
     return {
         "python": platform.python_version(),
-        **versions,
+        **{package: version(package) for package in ("shardlab", "torch", "numpy")},
         "platform": platform.platform(),
         "cpu_count": cores(),
     }

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 
 from engine.execution.reference import prune, source
@@ -24,6 +23,7 @@ from engine.prediction.op_templates.templates import Piece, Template, Templates,
 from engine.program.kinds import Kind
 from engine.program.program import Action
 from engine.recording.tables import OpCost
+from engine.versions import version
 from engine.whole_file import write_whole
 
 KEEP_BYTES = 16 * 2**20
