@@ -2,7 +2,7 @@
 
 A marker is named for its run. To rename a file is one step, so of several who try at once one takes the run: the
 worker, which carries it out (`ID.busy`), or whoever cancels it before (`ID.cancelled`). `ID.stop` asks for the end of a
-run under way. What a run is and how it ended stands in its folder alone.
+run under way; `.worker` says which process the worker is. What a run is and how it ended stands in its folder alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from lab.store.store import StoreError
 FOLDER = ".queue"
 Taken = Literal["busy", "cancelled"]
 _KINDS = ("", ".busy", ".cancelled", ".stop")
+_WORKER = ".worker"
 
 
 class Markers:
@@ -79,12 +80,17 @@ class Markers:
 
     def worker_of(self, run_id: str) -> Owner | None:
         """None where that is not known."""
-        try:
-            found = json.loads(read_plain(self._path(run_id, ".busy"), RECORD))
-            owner = Owner(int(found["pid"]), float(found["started"]), str(found["host"]), found.get("since_boot"))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        return owner
+        return _owner(self._path(run_id, ".busy"))
+
+    def come(self, worker: Owner) -> None:
+        """Says who takes the runs of this store, from before the first one on."""
+        with self._in_words():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path(_WORKER), json.dumps(asdict(worker)))
+
+    def last_come(self) -> Owner | None:
+        """The worker that came last, also between runs; None where that is not known."""
+        return _owner(self._path(_WORKER))
 
     def _listed(self) -> Iterator[tuple[int, str]]:
         """(when it was put, name) of each file."""
@@ -103,3 +109,11 @@ class Markers:
             yield
         except OSError as error:
             raise StoreError.writing(self._folder, error) from error
+
+
+def _owner(path: Path) -> Owner | None:
+    try:
+        found = json.loads(read_plain(path, RECORD))
+        return Owner(int(found["pid"]), float(found["started"]), str(found["host"]), found.get("since_boot"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

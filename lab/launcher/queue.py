@@ -148,6 +148,7 @@ class LaunchQueue:
                 continue
             if asked < time.time() - self._answer_within or worker.is_stopped():
                 end_worker(worker)
+        self._end_stopped_between_runs()
         while True:
             lock = WorkerLock.take(self.store.root)
             if lock is None:
@@ -159,6 +160,12 @@ class LaunchQueue:
             # whoever added meanwhile found the lock taken, by us, and relied on it
             if not self._markers.waiting():
                 return False
+
+    def _end_stopped_between_runs(self) -> None:
+        """A worker that a signal such as SIGSTOP stopped while it had no run: nothing is lost with it."""
+        worker = self._markers.last_come()
+        if worker is not None and not self._markers.taken("busy") and worker.is_stopped():
+            end_worker(worker)
 
     def _start(self, lock: WorkerLock) -> bool:
         if not lock.may_start():

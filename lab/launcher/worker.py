@@ -57,6 +57,7 @@ class Worker:
 
     def serve(self) -> None:
         """Raises `StoreError` if the queue cannot be used."""
+        self._markers.come(self._me)
         while True:
             info = self._take()
             self._lock.came_to_work()

@@ -185,6 +185,15 @@ def test_a_worker_that_hangs_is_ended_with_all_its_processes(root: Path) -> None
     assert not alive(everybody)
 
 
+def test_a_worker_that_was_stopped_between_runs_is_replaced(root: Path) -> None:
+    queue = LaunchQueue(Store(root), idle=PATIENCE)
+    assert queue.wait(queue.add(SHORT, parity=False).id, PATIENCE).state == "finished"
+    (first,) = workers(root)
+    first.suspend()
+    assert queue.wait(queue.add(SHORT, parity=False).id, PATIENCE).state == "finished"
+    assert not alive([first]) and len(workers(root)) == 1
+
+
 @pytest.mark.timed
 def test_of_many_workers_started_at_once_one_stays(root: Path) -> None:
     root.mkdir()
