@@ -8,6 +8,7 @@ import streamlit as st
 
 from dashboard.page.error_box import in_words
 from dashboard.page.navigation import leave
+from dashboard.page.theme_changes import follow_theme
 from dashboard.page.timeline_window import turn_to
 
 st.set_page_config(page_title="Shardlab", page_icon="🧩", layout="wide")
@@ -31,3 +32,4 @@ leave()
 turn_to(page.url_path)
 with in_words():
     page.run()
+follow_theme()  # a page that stopped before has no figures
