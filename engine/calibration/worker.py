@@ -27,6 +27,7 @@ from engine.calibration.fitting import NOTHING, Event
 from engine.communication.comm import Group
 from engine.communication.groups import meet
 from engine.execution.malloc_tuning import keep_freed_memory
+from engine.layers.run_backward import gradients
 from engine.processes.worker_process import MemberContext
 from engine.program.program import Action
 
@@ -119,7 +120,7 @@ def _product(width: int, dtype: torch.dtype) -> Callable[[], object]:
     """A linear layer forward and backward: three matrix products, dispatched as the engine's are."""
     x, weight = (torch.randn(width, width, dtype=dtype, requires_grad=True) for _ in range(2))
     upstream = torch.ones(width, width, dtype=dtype)
-    return lambda: torch.autograd.grad(F.linear(x, weight), (x, weight), upstream)
+    return lambda: gradients(F.linear(x, weight), (x, weight), upstream)
 
 
 def _stream() -> Callable[[], object]:

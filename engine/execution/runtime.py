@@ -18,6 +18,7 @@ from engine.job.job import Job
 from engine.job.mesh import mesh_of
 from engine.job.registry import Registry
 from engine.layers.layers import Layers
+from engine.layers.run_backward import add_gradients
 from engine.layers.split_backward import WeightWork, add_all, held_bytes
 from engine.layers.tensor import TensorAxis
 from engine.model.buckets import buckets_of_pp_rank
@@ -154,7 +155,7 @@ class Runtime:
         kept = state.kept.pop((a.unit, k))
         assert kept.edge is not None
         with self.recorder.compute(a, self._shape_key(a)):
-            torch.autograd.backward([kept.edge], [grad])
+            add_gradients(kept.edge, grad)
         if kept.work is not None:
             state.work[a.unit, k] = kept.work
         left = 0 if kept.work is None else held_bytes(kept.work)

@@ -10,7 +10,6 @@ from typing import Any
 
 import psutil
 import torch
-import torch.fx.experimental.symbolic_shapes  # backward would load it (1 s) in every rank: once, before the fork
 from torch import Tensor
 
 from engine.communication.comm import Comm

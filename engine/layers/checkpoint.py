@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from engine.layers.run_backward import gradients
+
 
 def recomputed(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
     """function(*inputs), which is run again in backward. It must be deterministic and use no parameters."""
@@ -28,4 +30,4 @@ class _Recomputed(Function):
         inputs = [x.detach().requires_grad_() for x in ctx.saved_tensors]
         with torch.enable_grad():
             out = ctx.function(*inputs)
-        return (None, *torch.autograd.grad(out, inputs, grads[0]))
+        return (None, *gradients(out, inputs, grads[0]))

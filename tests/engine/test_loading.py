@@ -24,6 +24,19 @@ from slow_package import part
 WHOLE = True
 """
 
+TRAINS = """
+import sys
+import engine.execution.fork_server_rank
+from engine.execution.one_process import _train, seeded
+from engine.job.job import Job
+jobs = [Job.from_options(recompute=how) for how in ("none", "selective", "full")]
+before = set(sys.modules)
+for job in jobs:
+    _train(job, seeded(0), lambda: None)
+print("late:", *sorted(set(sys.modules) - before), sep="")
+print("unwanted:", *{"sympy", "pyarrow.compute"} & set(sys.modules), sep="")
+"""
+
 
 @pytest.fixture
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
@@ -127,3 +140,9 @@ def test_interrupts_at_many_moments_of_first_calls_leave_the_later_ones_whole(tm
     in_torch, answered, *later = done.stdout.split()
     assert (done.returncode, in_torch, later) == (0, "True", ["simulated", "True", "False"]), done.stderr
     assert int(answered) >= 2, "a machine in a hurry may be done before the last of them"
+
+
+def test_all_that_training_needs_is_loaded_before_ranks_are_forked_and_sympy_is_not() -> None:
+    done = subprocess.run([sys.executable, "-c", TRAINS], capture_output=True, text=True, check=True)
+    late, unwanted = done.stdout.splitlines()
+    assert (late, unwanted) == ("late:", "unwanted:")
