@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.job.schedules import SCHEDULES
 from engine.planner.estimate.bounds import bound_of_partitions, busy_of, unit_seconds
 from engine.planner.estimate.distinct_stages import rank_kinds, stage_units
 from engine.planner.estimate.estimate import Estimator
@@ -73,13 +74,17 @@ def other_partitions(table: PlanTable, nearly: Legal, limit: int, seconds: float
 
 
 def _hopeful(table: PlanTable, nearly: Legal, seconds: float) -> list[tuple[Shape, Variants]]:
-    """Single plans that might take less than so many seconds, the most hopeful first."""
+    """Single plans that might take less than so many seconds, the most hopeful first. What is known of their schedule
+    and ZeRO stage counts as in `PlanTable.best`."""
     found: list[tuple[float, Shape, Variants]] = []
-    estimated = table.parts.sum(axis=0)
+    estimated, above = table.parts.sum(axis=0), table.above_bound()
     for number, (shape, plans) in enumerate([*table.shapes, *nearly]):
         if not _has_partitions(table.estimator, shape):
             continue
-        least = bound_of_partitions(table.estimator, shape, plans)
+        least = (
+            bound_of_partitions(table.estimator, shape, plans)
+            * above[SCHEDULES.names.index(shape.schedule), plans.zero]
+        )
         known = estimated[table.where[:, 0] == number] if number < len(table.shapes) else np.full(len(plans), np.nan)
         for i in np.flatnonzero(least < seconds).tolist():
             order = least[i] if math.isnan(known[i]) else known[i]

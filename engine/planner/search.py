@@ -36,6 +36,8 @@ from engine.prediction.formulas import model_flops
 from engine.prediction.published_models import Preset, preset
 from engine.prediction.steady import foretell
 
+CLIMBS = 3
+"""How often a search goes on from a plan to a faster one that is nearest to it."""
 KEPT = 20
 """Plans that a search hands back as jobs at most, best first."""
 
@@ -87,13 +89,25 @@ def search(
 def _fastest(estimator: Estimator, table: PlanTable, nearly: Legal, gpus: int, limit: int) -> tuple[list[Place], int]:
     """The fastest plans, at most KEPT and the fastest of the table among them, fastest first; and of how many no other
     partition was tried although it might be faster still."""
-    best = [Place(table, i) for i in table.best(KEPT)]
+    best = [Place(table, i) for i in _best_of(table)]
     others = other_partitions(table, nearly, limit, best[0].seconds if best else math.inf)
     found = sorted([*best, *others.places], key=_seconds)
     if found:
         found += _with_idle(found[0].seconds, estimator, gpus, limit)
     kept = sorted(found, key=_seconds)[:KEPT]
     return kept if not best or best[0] in kept else [*kept[:-1], best[0]], others.unsure
+
+
+def _best_of(table: PlanTable) -> list[int]:
+    """The fastest plans of a table, at most KEPT, the fastest of which is faster than the plans nearest to it, too: the
+    table alone stops when it has looked at enough programs."""
+    best = table.best(KEPT)
+    for _ in range(CLIMBS if best else 0):
+        table.nearest(table.knobs[best[0]])
+        before, best = best[0], table.best(KEPT, effort=0)
+        if best[0] == before:
+            break
+    return best
 
 
 def _seconds(place: Place) -> float:

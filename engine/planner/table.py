@@ -15,7 +15,7 @@ from engine.planner.estimate.bounds import bound
 from engine.planner.estimate.distinct_stages import rank_kinds
 from engine.planner.estimate.estimate import PARTS, Estimator
 from engine.planner.estimate.memory import CATEGORIES, peaks
-from engine.planner.plans import Legal, Shape, Variants, job_of
+from engine.planner.plans import RECOMPUTES, Legal, Shape, Variants, job_of, walked
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -25,6 +25,8 @@ AT_ONCE = 8
 """Plans that are estimated together at most."""
 EFFORT = 60_000
 """Events of programs that a search looks at, some ten microseconds each."""
+HOPE_OF_AN_EVENT = 1e-6
+"""A plan whose program has so many events more has to promise to be faster by this part for each, to come first."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Dropped:
 @dataclass(frozen=True, eq=False)
 class PlanTable:
     """knobs: [plans, COLUMNS]. memory: [CATEGORIES, plans]. bound: [plans], seconds that a step takes at least.
-    parts: [PARTS, plans], NaN until a plan is estimated. where: (shape, variant) of each."""
+    parts: [PARTS, plans], NaN until a plan is estimated. where: (shape, variant) of each. programs: [plans, ...], equal
+    for plans whose programs differ in what things cost only; events: [plans], of these about."""
 
     estimator: Estimator
     shapes: Legal
@@ -50,6 +53,8 @@ class PlanTable:
     memory: Numbers
     bound: Floats
     parts: Floats
+    programs: Numbers
+    events: Floats
 
     def __len__(self) -> int:
         return len(self.where)
@@ -69,14 +74,14 @@ class PlanTable:
     ) -> list[int]:
         """The fastest plans, at most `count` of those that take less than `below` seconds, the fastest first.
 
-        Plans are estimated in the order of their bounds, until no other can be among so plans, or until the programs
-        looked at have `effort` events. `unsure` says how plans might then still be faster.
+        The most hopeful plans are estimated first, until no other can be among so many, or until the programs looked at
+        have `effort` events. `unsure` says how many plans might then still be faster.
         """
         chosen = np.arange(len(self)) if among is None else among
         chosen = chosen[np.argsort(self.bound[chosen], kind="stable")]
         most = self.estimator.events + effort
         while len(left := self._open(chosen, count, below)) and self.estimator.events < most:
-            self._estimate(left[:step])
+            self._estimate(self._most_hopeful(left)[:step])
         seconds = self.parts[:, chosen].sum(axis=0)
         order = np.argsort(np.where(np.isnan(seconds), math.inf, seconds), kind="stable")[:count]
         return [int(i) for i in chosen[order] if self.parts[:, i].sum() < below]
@@ -86,7 +91,7 @@ class PlanTable:
         return int((~np.isnan(self.parts[0])).sum())
 
     def unsure(self, seconds: float) -> int:
-        """How plans plans that are not estimated might take less than so plans seconds."""
+        """How many plans that are not estimated might take less than so many seconds."""
         return len(self._open(np.arange(len(self)), 1, seconds))
 
     def _open(self, chosen: Numbers, count: int, below: float) -> Numbers:
@@ -95,6 +100,27 @@ class PlanTable:
         known = np.sort(seconds[~np.isnan(seconds)])
         limit = min(known[count - 1] if len(known) >= count else math.inf, below)
         return np.asarray(chosen[np.isnan(seconds) & (self.bound[chosen] < limit)])
+
+    def _most_hopeful(self, left: Numbers) -> Numbers:
+        """Of these plans the one that promises most, and all whose program is the same, which are estimated with it for
+        little more; the most hopeful first.
+
+        A plan promises its bound, times as much as the best plan of its schedule and ZeRO stage was found above its
+        own: what a bound leaves out (how well the data axis hides, above all) is much the same for those.
+        """
+        promised = self.bound[left] * self.above_bound()[self._kinds(left)]
+        left = left[np.argsort(promised * (1 + HOPE_OF_AN_EVENT * self.events[left]), kind="stable")]
+        return np.asarray(left[(self.programs[left] == self.programs[left[0]]).all(axis=1)])
+
+    def above_bound(self) -> Floats:
+        """[schedules, ZeRO stages]: how many times its bound the best estimated plan takes, 1 where there is none."""
+        least = np.full((len(SCHEDULES.names), 4), np.inf)
+        known = np.flatnonzero(~np.isnan(self.parts[0]))
+        np.minimum.at(least, self._kinds(known), self.parts[:, known].sum(axis=0) / self.bound[known])
+        return np.where(np.isinf(least), 1.0, least)
+
+    def _kinds(self, these: Numbers) -> tuple[Numbers, Numbers]:
+        return self.knobs[these, COLUMNS.index("schedule")], self.knobs[these, COLUMNS.index("zero")]
 
     def _estimate(self, these: Numbers) -> None:
         """Fills in the parts of some plans."""
@@ -108,14 +134,19 @@ class PlanTable:
 
     def nearest(self, knobs: Numbers) -> dict[str, int]:
         """By knob, the plan that has another value of it than `knobs` and differs in as few others as there can be; of
-        several the fastest. A knob that no other plan turns is left out."""
+        several the fastest, of large programs only where there is no smaller one. A knob that no other plan turns is
+        left out."""
         same = self.knobs == knobs
         found = {}
         for place, name in enumerate(COLUMNS):
             others = np.flatnonzero(~same[:, place])
             if len(others):
                 changed = (~same[others]).sum(axis=1)
-                found[name] = self.best(1, others[changed == changed.min()], effort=EFFORT // 20, step=1)[0]
+                others = others[changed == changed.min()]
+                events = self.events[others]
+                others = others[events <= max(EFFORT / 4, events.min())]
+                known = not np.isnan(self.parts[0, others]).all()
+                found[name] = self.best(1, others, effort=0 if known else 1, step=1)[0]
         return found
 
 
@@ -156,14 +187,17 @@ def fitting(estimator: Estimator, legal: Legal, limit: int) -> tuple[PlanTable, 
     hopes = [(shape, plans) for _, shape, plans in sorted(nearly, key=lambda one: one[0])]
     if not kept:
         none = np.empty((0, len(COLUMNS)), np.int64)
-        whole = PlanTable(estimator, [], none[:, :2], none, none.T, np.empty(0), np.empty((len(PARTS), 0)))
+        whole = PlanTable(
+            estimator, [], none[:, :2], none, none.T, np.empty(0), np.empty((len(PARTS), 0)), none, np.empty(0)
+        )
         return whole, lost.dropped(), hopes
     where = [np.stack([np.full(len(plans), i), np.arange(len(plans))], axis=1) for i, (_, plans) in enumerate(kept)]
     knobs = [_knobs(estimator, shape, plans) for shape, plans in kept]
     bounds = np.concatenate([bound(estimator, shape, plans) for shape, plans in kept])
     whole = PlanTable(
         estimator, kept, np.concatenate(where), np.concatenate(knobs), np.concatenate(kept_memory, axis=1), bounds,
-        np.full((len(PARTS), len(bounds)), np.nan),
+        np.full((len(PARTS), len(bounds)), np.nan), np.concatenate([_programs(*one) for one in kept]),
+        np.concatenate([_events(estimator, *one) for one in kept]),
     )  # fmt: skip
     return whole, lost.dropped(), hopes
 
@@ -186,6 +220,24 @@ def _knobs(estimator: Estimator, shape: Shape, plans: Variants) -> Numbers:
     return np.column_stack(
         [np.full((len(plans), len(alike)), alike), plans.zero, size, plans.sequence, plans.recompute]
     )
+
+
+def _programs(shape: Shape, plans: Variants) -> Numbers:
+    """Nearly what `engine.planner.estimate.estimate.Alike` says; buckets are left out."""
+    same = (shape.pp, SCHEDULES.names.index(shape.schedule), shape.chunks, shape.dp > 1, shape.tp > 1)
+    again = plans.recompute == RECOMPUTES.index("full")
+    return np.column_stack(
+        [np.full((len(plans), len(same)), same), plans.microbatches, np.maximum(plans.zero, 1), again]
+    )
+
+
+def _events(estimator: Estimator, shape: Shape, plans: Variants) -> Floats:
+    """About so many events has the program in outline: of each micro-batch on each stage, and of each of its blocks
+    where they are reduced and gathered one by one."""
+    blocks = estimator.job.model.layers / (shape.pp * shape.chunks)
+    times = np.array([sum(walked(m, shape.pp)) for m in plans.microbatches.tolist()])
+    of_a_block = np.array([0.0, 0.0, 10.0, 26.0]) * (shape.dp > 1)
+    return np.asarray(shape.pp * shape.chunks * times * (15 + of_a_block[plans.zero] * blocks))
 
 
 class _Lost:

@@ -49,7 +49,7 @@ def busy_of(prices: Prices, block: Block, counts: Numbers, pp_rank_of: Numbers) 
 
 def _busy_in_column(prices: Prices, block: Block, column: int, counts: Numbers, pp_rank_of: Numbers) -> Floats:
     shape, microbatches, pp = block.shape, block.plans.microbatches, block.shape.pp
-    forward_of, backward_of, ahead_of = (of[pp_rank_of] for of in unit_seconds(prices, block, column))
+    forward_of, backward_of, ahead_of, input_of = (of[pp_rank_of] for of in unit_seconds(prices, block, column))
     forward = np.matmul(counts[:, :, None], forward_of)[:, :, 0]
     backward = np.matmul(counts[:, :, None], backward_of)[:, :, 0]
     on_rank = (pp_rank_of == np.arange(pp)[:, None]).astype(float)  # [pipeline ranks, stages]
@@ -59,6 +59,10 @@ def _busy_in_column(prices: Prices, block: Block, column: int, counts: Numbers, 
     _, first_stage = np.unique(pp_rank_of, return_index=True)
     before = (np.cumsum(way, axis=1) - way)[:, first_stage]
     busy = before + microbatches * work
+    if split:  # the weight parts can wait; but what leads to the last gradient of the first stage cannot
+        there_and_back = forward + np.matmul(counts[:, :, None], input_of)[:, :, 0]
+        before = (np.cumsum(there_and_back, axis=1) - there_and_back)[:, first_stage]
+        busy = np.maximum(busy, before + microbatches * np.matmul(on_rank, there_and_back))
     at_most = SCHEDULES[shape.schedule].in_flight
     if at_most and shape.chunks == 1 and not split:
         at_once = np.array([at_most(pp, m, 1, 0) for m in microbatches.tolist()])
@@ -66,12 +70,13 @@ def _busy_in_column(prices: Prices, block: Block, column: int, counts: Numbers, 
     return np.asarray(busy)
 
 
-def unit_seconds(prices: Prices, block: Block, column: int) -> tuple[Floats, Floats, Floats]:
+def unit_seconds(prices: Prices, block: Block, column: int) -> tuple[Floats, Floats, Floats, Floats]:
     """On each pipeline rank of a column the seconds for a micro-batch of (forward of each of UNITS, [pipeline ranks,
     UNITS, plans]; backward of each; computing a block again, [pipeline ranks, plans], which a stage can do for its
-    first block before the gradient is there)."""
+    first block before the gradient is there; the input part of the backward of each unit, 0 where the schedule has no
+    parts)."""
     shape, plans = block.shape, block.plans
-    forward, backward = np.zeros((2, shape.pp, len(UNITS), len(plans)))
+    forward, backward, of_input = np.zeros((3, shape.pp, len(UNITS), len(plans)))
     ahead = np.zeros((shape.pp, len(plans)))
     places = np.stack([block.mesh.devices[column], block.mesh.tensor[column]])
     _, place = np.unique(places, axis=1, return_inverse=True)
@@ -82,7 +87,10 @@ def unit_seconds(prices: Prices, block: Block, column: int) -> tuple[Floats, Flo
         forward[mine] = of_units[:, WORKS.index(Kind.FORWARD)]
         backward[mine] = of_units[:, 1:].sum(axis=1)
         ahead[mine] = of_units[UNITS.index("block"), WORKS.index(Kind.RECOMPUTE)]
-    return forward, backward, ahead
+        if not whole_backwards(shape.schedule):
+            parts = prices.work(block, column, int(mine[0]))[:HOST].sum(axis=1).reshape(of_units.shape)
+            of_input[mine] = parts[:, WORKS.index(Kind.BACKWARD_INPUT)]
+    return forward, backward, ahead, of_input
 
 
 def _data_axis(prices: Prices, block: Block, kinds: tuple[RankKind, ...]) -> tuple[Floats, Floats]:
@@ -131,7 +139,7 @@ def bound_of_partitions(prices: Prices, shape: Shape, plans: Variants) -> Floats
     split = not whole_backwards(shape.schedule)
     for column in range(len(block.mesh.tensor)):
         # of the fastest pipeline rank, [UNITS, plans]
-        forward, backward, ahead = (of.min(axis=0) for of in unit_seconds(prices, block, column))
+        forward, backward, ahead, _ = (of.min(axis=0) for of in unit_seconds(prices, block, column))
         work = forward + backward
         total = work[0] + layers * work[1] + work[2]
         way = forward if split else work - np.stack([0 * ahead, ahead, 0 * ahead])

@@ -10,8 +10,8 @@ from engine.job.job import Job
 from engine.model.units import recomputes
 from engine.planner.estimate.events import HOST, UNITS, WORKS, Counts
 from engine.program.kinds import Kind
-from engine.program.passes.layers import expand_units
-from engine.program.program import Action, Lanes
+from engine.program.passes.layers import unit_actions
+from engine.program.program import Action, Lanes, expanded
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +37,11 @@ class Grouping:
         first = [units[:1] for units in units_of_stages]
         last = [units[-1:] for units in units_of_stages]
 
-        def expanded(action: Action) -> Sequence[Action]:
+        def expand(action: Action) -> Sequence[Action]:
             units = units_of_stages if not self.together(action) else first if action.kind is Kind.FORWARD else last
-            return expand_units(((action,),), units)[0]
+            return unit_actions(action, () if action.stage is None else units[action.stage])
 
-        return tuple(tuple(unit_action for action in lane for unit_action in expanded(action)) for lane in lanes)
+        return expanded(lanes, expand)
 
     def counts(self, action: Action, units: Sequence[str]) -> Counts:
         """How often the computation has each of [UNITS, WORKS], and how many rows the host starts.
