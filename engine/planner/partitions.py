@@ -75,16 +75,14 @@ def other_partitions(table: PlanTable, nearly: Legal, limit: int, seconds: float
 
 def _hopeful(table: PlanTable, nearly: Legal, seconds: float) -> list[tuple[Shape, Variants]]:
     """Single plans that might take less than so many seconds, the most hopeful first. What is known of their schedule
-    and ZeRO stage counts as in `PlanTable.best`."""
+    counts as in `PlanTable.best`, but under ZeRO-2 and 3, where it depends on what is sent."""
     found: list[tuple[float, Shape, Variants]] = []
     estimated, above = table.parts.sum(axis=0), table.above_bound()
     for number, (shape, plans) in enumerate([*table.shapes, *nearly]):
         if not _has_partitions(table.estimator, shape):
             continue
-        least = (
-            bound_of_partitions(table.estimator, shape, plans)
-            * above[SCHEDULES.names.index(shape.schedule), plans.zero]
-        )
+        least = bound_of_partitions(table.estimator, shape, plans)
+        least *= 1 + np.where(plans.zero < 2, above[SCHEDULES.names.index(shape.schedule), plans.zero], 0.0)
         known = estimated[table.where[:, 0] == number] if number < len(table.shapes) else np.full(len(plans), np.nan)
         for i in np.flatnonzero(least < seconds).tolist():
             order = least[i] if math.isnan(known[i]) else known[i]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from engine.job.job import Job
 from engine.job.schedules import SCHEDULES
-from engine.planner.estimate.bounds import bound
+from engine.planner.estimate.bounds import bound_and_data
 from engine.planner.estimate.distinct_stages import rank_kinds
 from engine.planner.estimate.estimate import PARTS, Estimator
 from engine.planner.estimate.memory import CATEGORIES, peaks
@@ -23,7 +23,7 @@ COLUMNS = ("tp", "pp", "schedule", "chunks", "zero", "microbatch size", "sequenc
 """Knobs that say which plan it is; dp and the number of micro-batches follow from them."""
 AT_ONCE = 8
 """Plans that are estimated together at most."""
-EFFORT = 60_000
+EFFORT = 120_000
 """Events of programs that a search looks at, some ten microseconds each."""
 HOPE_OF_AN_EVENT = 1e-6
 """A plan whose program has so many events more has to promise to be faster by this part for each, to come first."""
@@ -44,7 +44,8 @@ class Dropped:
 class PlanTable:
     """knobs: [plans, COLUMNS]. memory: [CATEGORIES, plans]. bound: [plans], seconds that a step takes at least.
     parts: [PARTS, plans], NaN until a plan is estimated. where: (shape, variant) of each. programs: [plans, ...], equal
-    for plans whose programs differ in what things cost only; events: [plans], of these about."""
+    for plans whose programs differ in what things cost only; events: [plans], of these about. unsure_by: [plans],
+    seconds to which what a bound leaves out is about proportional."""
 
     estimator: Estimator
     shapes: Legal
@@ -55,6 +56,7 @@ class PlanTable:
     parts: Floats
     programs: Numbers
     events: Floats
+    unsure_by: Floats
 
     def __len__(self) -> int:
         return len(self.where)
@@ -105,19 +107,22 @@ class PlanTable:
         """Of these plans the one that promises most, and all whose program is the same, which are estimated with it for
         little more; the most hopeful first.
 
-        A plan promises its bound, times as much as the best plan of its schedule and ZeRO stage was found above its
-        own: what a bound leaves out (how well the data axis hides, above all) is much the same for those.
+        A plan promises its bound, and so much more as was found for the best plan of its schedule and ZeRO stage: what
+        a bound leaves out is much the same part of the data axis's time for those, or of the bound where there is none.
         """
-        promised = self.bound[left] * self.above_bound()[self._kinds(left)]
+        promised = self.bound[left] + self.unsure_by[left] * self.above_bound()[self._kinds(left)]
         left = left[np.argsort(promised * (1 + HOPE_OF_AN_EVENT * self.events[left]), kind="stable")]
         return np.asarray(left[(self.programs[left] == self.programs[left[0]]).all(axis=1)])
 
     def above_bound(self) -> Floats:
-        """[schedules, ZeRO stages]: how many times its bound the best estimated plan takes, 1 where there is none."""
+        """[schedules, ZeRO stages]: the least part of `unsure_by` that an estimated plan takes longer than its bound,
+        0 where there is none.
+        """
         least = np.full((len(SCHEDULES.names), 4), np.inf)
         known = np.flatnonzero(~np.isnan(self.parts[0]))
-        np.minimum.at(least, self._kinds(known), self.parts[:, known].sum(axis=0) / self.bound[known])
-        return np.where(np.isinf(least), 1.0, least)
+        longer = self.parts[:, known].sum(axis=0) - self.bound[known]
+        np.minimum.at(least, self._kinds(known), longer / self.unsure_by[known])
+        return np.where(np.isinf(least), 0.0, least)
 
     def _kinds(self, these: Numbers) -> tuple[Numbers, Numbers]:
         return self.knobs[these, COLUMNS.index("schedule")], self.knobs[these, COLUMNS.index("zero")]
@@ -188,16 +193,16 @@ def fitting(estimator: Estimator, legal: Legal, limit: int) -> tuple[PlanTable, 
     if not kept:
         none = np.empty((0, len(COLUMNS)), np.int64)
         whole = PlanTable(
-            estimator, [], none[:, :2], none, none.T, np.empty(0), np.empty((len(PARTS), 0)), none, np.empty(0)
+            estimator, [], none[:, :2], none, none.T, np.empty(0), np.empty((len(PARTS), 0)), none, *np.empty((2, 0))
         )
         return whole, lost.dropped(), hopes
     where = [np.stack([np.full(len(plans), i), np.arange(len(plans))], axis=1) for i, (_, plans) in enumerate(kept)]
     knobs = [_knobs(estimator, shape, plans) for shape, plans in kept]
-    bounds = np.concatenate([bound(estimator, shape, plans) for shape, plans in kept])
+    bounds, data = np.concatenate([np.stack(bound_and_data(estimator, shape, plans)) for shape, plans in kept], axis=1)
     whole = PlanTable(
         estimator, kept, np.concatenate(where), np.concatenate(knobs), np.concatenate(kept_memory, axis=1), bounds,
         np.full((len(PARTS), len(bounds)), np.nan), np.concatenate([_programs(*one) for one in kept]),
-        np.concatenate([_events(estimator, *one) for one in kept]),
+        np.concatenate([_events(estimator, *one) for one in kept]), np.where(data > 0, data, bounds),
     )  # fmt: skip
     return whole, lost.dropped(), hopes
 

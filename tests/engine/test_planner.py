@@ -108,6 +108,13 @@ def test_each_nearest_loser_differs_in_its_knob_and_names_a_reason() -> None:
     assert "recompute=selective: +" in " ".join(result.sentences)
 
 
+def test_no_nearest_loser_is_faster_where_programs_are_too_large_to_look_at_many() -> None:
+    fixed = {"tp": 4, "recompute": "selective", "sequence_parallel": True}
+    result = search("gpt3-175b", load_cluster("h100-dgx"), 1024, fixed=fixed, refine=0)
+    assert result.unsure, "not all that might be faster was looked at"
+    assert all(other.seconds >= result.winner.seconds for other in result.nearest.values())
+
+
 def test_gpt3_on_1024_gpus_is_searched_quickly_and_keeps_tensor_groups_within_nodes() -> None:
     found("example-12-layer", 8)  # torch's modules for meta tensors load once
     meta_templates._executed.cache_clear()

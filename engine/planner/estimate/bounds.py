@@ -21,7 +21,13 @@ Numbers = NDArray[np.int64]
 
 
 def bound(prices: Prices, shape: Shape, plans: Variants) -> Floats:
-    """Seconds that no step of these plans can be shorter than, [plans].
+    """Seconds that no step of these plans can be shorter than, [plans]."""
+    return bound_and_data(prices, shape, plans)[0]
+
+
+def bound_and_data(prices: Prices, shape: Shape, plans: Variants) -> tuple[Floats, Floats]:
+    """Seconds that no step of these plans can be shorter than, and those of the data axis before the optimizer step,
+    [plans] each.
 
     Every pipeline rank has its own work to do, once its first micro-batch has come down to it; under ZeRO-2 and 3 its
     data group has its reductions and gathers to do. Where a rank can only hold so many micro-batches at once, all of
@@ -33,7 +39,7 @@ def bound(prices: Prices, shape: Shape, plans: Variants) -> Floats:
     kind_of = _kind_of_rank(kinds, shape.pp)
     sent, after = _data_axis(prices, block, kinds)
     busy = busy_of(prices, block, counts[None], pp_rank_of)[0]
-    return np.asarray((np.maximum(busy, sent[kind_of]) + after[kind_of]).max(axis=0))
+    return np.asarray((np.maximum(busy, sent[kind_of]) + after[kind_of]).max(axis=0)), sent.max(axis=0)
 
 
 def busy_of(prices: Prices, block: Block, counts: Numbers, pp_rank_of: Numbers) -> Floats:
