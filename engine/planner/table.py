@@ -23,7 +23,7 @@ COLUMNS = ("tp", "pp", "schedule", "chunks", "zero", "microbatch size", "sequenc
 """Knobs that say which plan it is; dp and the number of micro-batches follow from them."""
 AT_ONCE = 8
 """Plans that are estimated together at most."""
-EFFORT = 120_000
+EFFORT = 60_000
 """Events of programs that a search looks at, some ten microseconds each."""
 HOPE_OF_AN_EVENT = 1e-6
 """A plan whose program has so many events more has to promise to be faster by this part for each, to come first."""
@@ -139,20 +139,23 @@ class PlanTable:
 
     def nearest(self, knobs: Numbers) -> dict[str, int]:
         """By knob, the plan that has another value of it than `knobs` and differs in as few others as there can be; of
-        several the fastest, of large programs only where there is no smaller one. A knob that no other plan turns is
-        left out."""
+        several the fastest. Of large programs only where there is no smaller one, and of very large ones none if that
+        can be. A knob that no other plan turns is left out."""
         same = self.knobs == knobs
         found = {}
         for place, name in enumerate(COLUMNS):
-            others = np.flatnonzero(~same[:, place])
+            others = self._smaller(np.flatnonzero(~same[:, place]), 2 * EFFORT)
             if len(others):
                 changed = (~same[others]).sum(axis=1)
-                others = others[changed == changed.min()]
-                events = self.events[others]
-                others = others[events <= max(EFFORT / 4, events.min())]
+                others = self._smaller(others[changed == changed.min()], EFFORT // 4)
                 known = not np.isnan(self.parts[0, others]).all()
                 found[name] = self.best(1, others, effort=0 if known else 1, step=1)[0]
         return found
+
+    def _smaller(self, these: Numbers, events: int) -> Numbers:
+        """Those of the plans whose programs have no more events, or if there is none, than the smallest."""
+        least = self.events[these].min(initial=math.inf)
+        return np.asarray(these[self.events[these] <= max(events, least)])
 
 
 @dataclass(frozen=True, eq=False)

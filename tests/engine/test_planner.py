@@ -13,6 +13,8 @@ from engine.cluster.cluster import load_cluster
 from engine.job import rules
 from engine.job.errors import JobRefused
 from engine.job.job import Job, Model, Training
+from engine.planner.estimate import outline_cache
+from engine.planner.estimate.outline import outline
 from engine.planner.explain import crosses_nodes, idle_note
 from engine.planner.result import Search
 from engine.planner.search import search
@@ -113,6 +115,16 @@ def test_no_nearest_loser_is_faster_where_programs_are_too_large_to_look_at_many
     result = search("gpt3-175b", load_cluster("h100-dgx"), 1024, fixed=fixed, refine=0)
     assert result.unsure, "not all that might be faster was looked at"
     assert all(other.seconds >= result.winner.seconds for other in result.nearest.values())
+
+
+def test_a_search_draws_no_outline_that_another_has_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Job] = []
+    monkeypatch.setattr(outline_cache, "outline", lambda job: drawn.append(job) or outline(job))
+    search(SMALL, A100, 8, fixed={"tp": 2, "pp": 2}, refine=0)
+    assert drawn, "an outline is drawn where it is first asked for"
+    drawn.clear()
+    search(SMALL, A100, 8, fixed={"tp": 2, "pp": 2}, refine=0)
+    assert drawn == []
 
 
 def test_gpt3_on_1024_gpus_is_searched_quickly_and_keeps_tensor_groups_within_nodes() -> None:

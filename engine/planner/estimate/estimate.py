@@ -20,7 +20,7 @@ from engine.job.job import Job
 from engine.model.buckets import buckets_of_pp_rank
 from engine.planner.estimate.distinct_stages import rank_kinds, whole_backwards
 from engine.planner.estimate.events import HOST, UNITS, WORKS, Collective, Message, Outline, Price, Scalars, Step
-from engine.planner.estimate.outline import outline
+from engine.planner.estimate.outline_cache import kept_outline
 from engine.planner.estimate.prices import COMPUTING, TENSOR, Block, Prices
 from engine.planner.estimate.walk import walk
 from engine.planner.plans import RECOMPUTES, Legal, Shape, Space, Variants, split, walked
@@ -161,7 +161,7 @@ class Estimator(Prices):
                 chunks=alike.chunks, partition=alike.partition, microbatches=m, zero=alike.zero,
                 sequence_parallel=alike.tensor, recompute="full" if alike.again else "none",
             )  # fmt: skip
-            self._outlines[alike, m] = outline(dataclasses.replace(self.job, plan=plan))
+            self._outlines[alike, m] = kept_outline(dataclasses.replace(self.job, plan=plan))
             self.events += len(self._outlines[alike, m].events)
         return self._outlines[alike, m]
 
