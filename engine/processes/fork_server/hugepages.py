@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from array import array
 from contextlib import suppress
+from mmap import PAGESIZE
 from pathlib import Path
 
 _HUGE = 1 << 21  # bytes
@@ -27,4 +29,16 @@ def use_huge_pages() -> None:
                 continue
             start, end = (int(address, 16) for address in span.split("-"))
             for address in range(-(-start // _HUGE) * _HUGE, end - _HUGE + 1, _HUGE):
-                madvise(address, _HUGE, _MADV_COLLAPSE)
+                if _is_whole(address):
+                    madvise(address, _HUGE, _MADV_COLLAPSE)
+
+
+def _is_whole(address: int) -> bool:
+    """Whether all small pages of a huge one are there. Those that are missing would be made, and every rank's resident
+    memory would be larger than that of the runs before. Raises `OSError` where the system does not say.
+
+    Source: the kernel's Documentation/admin-guide/mm/pagemap.rst: 8 bytes a page, of which the last bit is "present".
+    """
+    with Path("/proc/self/pagemap").open("rb", buffering=0) as pages:
+        pages.seek(address // PAGESIZE * 8)
+        return all(entry >> 63 for entry in array("Q", pages.read(_HUGE // PAGESIZE * 8)))
