@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -30,8 +30,8 @@ def machine() -> str:
     return f"{cores()} cores ({platform.machine()}), Python {platform.python_version()}, {versions}"
 
 
-def document(rows: Iterable[Row], day: str) -> str:
-    """The table as Markdown."""
+def document(rows: Iterable[Row], day: str, parts: Sequence[str]) -> str:
+    """The table as Markdown. parts: those of PARTS that were measured."""
     lines = [
         "| " + " | ".join(cells) + " |" for cells in (HEADS, ("---",) * len(HEADS), *(row.cells() for row in rows))
     ]
@@ -39,7 +39,8 @@ def document(rows: Iterable[Row], day: str) -> str:
         "Ours and the peer's run in turn on the same machine, recording on; the figures are medians, and below 1 we are"
         "\nfaster. The peers are torch's own classes, torchrun, a plain Python loop over the same rows, and plotly."
     )
-    return f"# Benchmarks\n\n{about}\n\nMade by `make bench` on {day}: {machine()}.\n\n" + "\n".join(lines) + "\n"
+    command = "make bench" if set(parts) == set(PARTS) else f"python -m tests.benchmarks --only {' '.join(parts)} --write"
+    return f"# Benchmarks\n\n{about}\n\nMade by `{command}` on {day}: {machine()}.\n\n" + "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -58,7 +59,7 @@ def main() -> None:
         table.add_row(*row.cells())
     Console().print(table)
     if args.write:
-        FILE.write_text(document(rows, f"{datetime.now(UTC):%Y-%m-%d}"), encoding="utf-8")
+        FILE.write_text(document(rows, f"{datetime.now(UTC):%Y-%m-%d}", args.only), encoding="utf-8")
 
 
 if __name__ == "__main__":
