@@ -39,7 +39,9 @@ def document(rows: Iterable[Row], day: str, parts: Sequence[str]) -> str:
         "Ours and the peer's run in turn on the same machine, recording on; the figures are medians, and below 1 we are"
         "\nfaster. The peers are torch's own classes, torchrun, a plain Python loop over the same rows, and plotly."
     )
-    command = "make bench" if set(parts) == set(PARTS) else f"python -m tests.benchmarks --only {' '.join(parts)} --write"
+    command = (
+        "make bench" if set(parts) == set(PARTS) else f"python -m tests.benchmarks --only {' '.join(parts)} --write"
+    )
     return f"# Benchmarks\n\n{about}\n\nMade by `{command}` on {day}: {machine()}.\n\n" + "\n".join(lines) + "\n"
 
 
